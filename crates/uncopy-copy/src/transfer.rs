@@ -27,6 +27,9 @@ use uncopy_os::{clock, file};
 /// Minimum number of bytes written out at a time: a slow disk takes 80 ms for them, and twice as many are under way.
 const WRITE_OUT_BYTES: u64 = 8 << 20;
 
+/// Sizes of blocks in filesystems that share them: almost always, and at most.
+const BLOCK_SIZES: [u64; 2] = [4096, 64 << 10];
+
 /// Number of bytes of a resumed copy read at a time.
 const RESUMED_BYTES: u64 = 1 << 20;
 
@@ -320,7 +323,11 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
     /// Shares the whole file; `false` if that is not possible here.
     fn reflink(&mut self) -> Result<bool> {
         let ends = Ends { source: self.copy.source.fd()?, destination: self.destination };
+        let mut is_longer = self.copy.facts.in_place;
         while let Err(errno) = reflink::share(ends) {
+            if errno == Errno::EINVAL && std::mem::take(&mut is_longer) && self.cut_longer(ends)? {
+                continue;
+            }
             match plan::classify(Mechanism::Reflink, errno, 0) {
                 ErrorClass::Retry => {}
                 ErrorClass::Unsupported => {
@@ -351,6 +358,25 @@ impl<'t, 'a, 's> Transfer<'t, 'a, 's> {
         self.copy.receipt.add(Mechanism::Reflink, self.size - holes, Cost::Shared);
         self.report()?;
         Ok(true)
+    }
+
+    /// Cuts off what a destination that is written in place has behind the source's length, if that is no multiple of a block:
+    /// a last block is shared only where both files end in it (`generic_remap_check_len`, fs/remap_range.c). Whole blocks are
+    /// shared before, which shows that it is possible here. Returns whether it was cut.
+    fn cut_longer(&mut self, ends: Ends<'_>) -> Result<bool> {
+        let size = self.source_size()?;
+        let fail = |errno| Error::destination("examine", self.given(), errno);
+        if file::stat(self.destination).map_err(fail)?.size <= size {
+            return Ok(false);
+        }
+        let is_shared = BLOCK_SIZES.iter().any(|block| {
+            let whole = size - size % block;
+            whole > 0 && whole < size && reflink::share_beginning(ends, size, whole).is_ok()
+        });
+        if is_shared {
+            self.cut(size)?;
+        }
+        Ok(is_shared)
     }
 
     fn count_holes(&self) -> u64 {

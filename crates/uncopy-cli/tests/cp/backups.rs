@@ -267,14 +267,12 @@ fn a_backup_takes_the_place_of_no_other_copy() {
 
 /// Links to a file, and copies of what is no file, took the source's name for the backup of what they replaced.
 fn a_backup_does_not_take_the_name_of_its_source() {
-    let make: [(&str, fn(&Path, &str)); 3] = [
-        ("file", |path, contents| fs::write(path, contents).unwrap()),
-        ("link", |path, target| symlink(target, path).unwrap()),
-        ("FIFO", |path, _| {
-            rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap();
-        }),
-    ];
-    for (kind, make) in make {
+    let make = |kind: &str, path: &Path, text: &str| match kind {
+        "file" => fs::write(path, text).unwrap(),
+        "link" => symlink(text, path).unwrap(),
+        _ => rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap(),
+    };
+    for kind in ["file", "link", "FIFO"] {
         let jobs = match kind {
             "file" => &["-f", "-l -f", "-r", "-r -l -f", "-r --dry-run", "-r -l -f --dry-run"][..],
             "link" => &["-P", "-P -f", "-r", "-r --dry-run", "-r -P -l -f"],
@@ -289,8 +287,8 @@ fn a_backup_does_not_take_the_name_of_its_source() {
                 ("--backup=numbered", false, true),
             ] {
                 let scratch = Place::Disk.scratch();
-                make(&scratch.join("a"), "old");
-                make(&scratch.join("a~"), "new");
+                make(kind, &scratch.join("a"), "old");
+                make(kind, &scratch.join("a~"), "new");
                 if has_numbered {
                     fs::write(scratch.join("a.~1~"), "older").unwrap();
                 }

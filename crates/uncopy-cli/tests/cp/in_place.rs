@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, symlink};
 
+use testbed::witness::shared_bytes;
 use testbed::{CallPattern, Case, Content, Intercepted, Need, Place, SystemCall, run_tool};
 
 use crate::both::metadata::{mode, set_mode};
@@ -21,6 +22,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::LockedMemory(7)] old_bytes_do_not_show_through_zeros,
         [] another_file_that_takes_the_name_meanwhile_is_left_alone,
         [Need::LockedMemory(7)] shorter_and_longer_than_before,
+        [Need::At(Place::Xfs)] blocks_are_shared_with_a_longer_file_on_xfs,
+        [Need::At(Place::Btrfs)] blocks_are_shared_with_a_longer_file_on_btrfs,
         [] mode_stays,
         [] retry_is_refused,
         [] a_pseudo_file_over_a_longer_one,
@@ -155,6 +158,44 @@ fn shorter_and_longer_than_before() {
             }
         }
     }
+}
+
+/// The last block is shared only where both files end in it: such copies were not shared, or refused.
+fn blocks_are_shared(place: Place) {
+    for (source, old) in [
+        (100_000, 50_000),
+        (100_000, 100_000),
+        (100_000, 100_001),
+        (100_000, 300_000),
+        (4097, 8192),
+        (3 * 4096, 5 * 4096),
+        (16 << 20, (16 << 20) + 5),
+        ((16 << 20) + 5, 17 << 20),
+    ] {
+        for options in [&["--in-place"][..], &["--in-place", "--require=reflink"]] {
+            let pair = Pair::at(place, &Content::dense(source));
+            std::fs::write(&pair.destination, testbed::seeded(8, 0, old)).unwrap();
+            let receipt = pair.copy(cp().args(options));
+            assert_eq!(receipt.at("shared"), source, "{old} {options:?}: {}", receipt.value());
+            let shared = shared_bytes(&pair.source, &pair.destination);
+            assert_eq!(shared, source.next_multiple_of(4096), "{old} {options:?}");
+        }
+    }
+    // The first refusal leaves the old file as it is.
+    let pair = Pair::at(place, &Content::dense(100));
+    let old = testbed::seeded(8, 0, 200);
+    std::fs::write(&pair.destination, &old).unwrap();
+    let run = pair.command(cp().args(["--in-place", "--require=reflink"])).run();
+    let _ = run.failed(5);
+    pair.assert_kept(&old);
+}
+
+fn blocks_are_shared_with_a_longer_file_on_xfs() {
+    blocks_are_shared(Place::Xfs);
+}
+
+fn blocks_are_shared_with_a_longer_file_on_btrfs() {
+    blocks_are_shared(Place::Btrfs);
 }
 
 fn mode_stays() {

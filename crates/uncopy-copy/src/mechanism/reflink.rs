@@ -8,3 +8,8 @@ use uncopy_os::{Sys, transfer};
 pub(crate) fn share(ends: Ends<'_>) -> Sys<()> {
     transfer::clone_file(ends.source, ends.destination)
 }
+
+/// Shares these bytes at the beginning of a source of `size` bytes, which are whole blocks.
+pub(crate) fn share_beginning(ends: Ends<'_>, size: u64, length: u64) -> Sys<()> {
+    transfer::clone_beginning(ends.source, ends.destination, size, length)
+}
