@@ -2,8 +2,8 @@
 //!
 //! On Linux a symbolic link at the end of a path is followed as if `fs.protected_symlinks` were 1
 //! (proc_sys_fs(5)), whatever it is: where it lies in a sticky directory that everybody may write to, only
-//! if it belongs to the effective user or to the directory's owner. Links before the last component are
-//! resolved without that question. Elsewhere the system's own rules hold.
+//! if it belongs to the effective user or to the directory's owner. That holds for `link/.` too. Links before the last
+//! component are resolved without that question. Elsewhere the system's own rules hold.
 
 use std::fs::{File, Metadata};
 use std::path::Path;

@@ -267,7 +267,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(base: Base<'a>, path: &OsStr) -> Walk<'a> {
-        Walk { base, at: None, path: path.to_owned(), shown: path.into() }
+        Walk { base, at: None, path: path.to_owned(), shown: trim(path).0.into() }
     }
 
     fn open(mut self, flags: OFlags, mode: u32) -> FollowResult<OwnedFd> {
@@ -344,11 +344,16 @@ fn open_before(base: Base<'_>, before: &OsStr) -> Sys<OwnedFd> {
     }
 }
 
-/// Returns a path without trailing slashes, and whether there were any.
+/// Returns a path without slashes and `.` behind its last component, and whether there were any: a link that has that
+/// component is asked about, though to the kernel it is in the middle of the path.
 fn trim(path: &OsStr) -> (&OsStr, bool) {
-    let bytes = path.as_bytes();
-    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(bytes.len(), |last| last + 1);
-    (OsStr::from_bytes(&bytes[..end]), end < bytes.len())
+    let mut bytes = path.as_bytes();
+    while let Some(shorter) = bytes.strip_suffix(b"/").or_else(|| bytes.strip_suffix(b"/."))
+        && !shorter.is_empty()
+    {
+        bytes = shorter;
+    }
+    (OsStr::from_bytes(bytes), bytes.len() < path.len())
 }
 
 /// Splits off the last component. The first part ends in `.`, so that none of its links is a last component;
@@ -433,10 +438,16 @@ mod tests {
             ("d//a/", "d//.", "a"),
             ("/d/e/a", "/d/e/.", "a"),
             ("/", "//.", "."),
-            ("//", "///.", "."),
+            ("//", "//.", "."),
+            ("/.", "/./.", "."),
+            ("/./", "/./.", "."),
             (".", "./.", "."),
+            ("./", "./.", "."),
+            ("./.", "./.", "."),
             ("..", "../.", "."),
-            ("a/.", "a/./.", "."),
+            ("a/.", ".", "a"),
+            ("a/.//./", ".", "a"),
+            ("d/./a/./", "d/./.", "a"),
             ("a/..", "a/../.", "."),
             ("a/../", "a/../.", "."),
         ] {
@@ -481,6 +492,10 @@ mod tests {
             "nothing",
             "into",
             "into/",
+            "into/.",
+            "into/./",
+            "one/.",
+            "nothing/.",
             "slash",
             "slash/",
             "through",

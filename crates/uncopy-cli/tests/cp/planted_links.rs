@@ -48,6 +48,7 @@ impl Scene {
             ("hidden/secret", "secret"),
             ("tree/sub/file", "leaf"),
             ("settings", "verify = 'sha256'\n"),
+            ("names", "sub\n"),
         ] {
             scene.write(name, contents);
         }
@@ -133,6 +134,16 @@ const FORMS: &[(&str, Sign, i32)] = &[
     ("-rT shared/tree/ out", |s| s.has("out/sub/file", "leaf"), 1),
     ("-rT --links=follow tree out", |s| s.has("out/shared/leaf", "leaf"), 1),
     ("-rT --links=follow --follow-outside shared out", |s| s.has("out/hidden/secret", "secret"), 1),
+    // To the kernel such a link is no last component.
+    ("-t shared/directory/./ source", |s| s.has("open/source", "new"), 1),
+    ("--parents source shared/directory/.", |s| s.has("open/source", "new"), 2),
+    ("-r tree shared/directory/.", |s| s.has("open/tree/sub/file", "leaf"), 1),
+    ("-rT tree shared/directory/.", |s| s.has("open/sub/file", "leaf"), 1),
+    ("-rT --delete tree shared/directory/./", |s| s.has("open/sub/file", "leaf"), 1),
+    ("-r --files-from names tree shared/directory/.", |s| s.has("open/sub/file", "leaf"), 2),
+    ("-r shared/tree/. out", |s| s.has("out/sub/file", "leaf"), 1),
+    ("-r shared/tree/.//. out", |s| s.has("out/sub/file", "leaf"), 1),
+    ("-r shared/tree/. second other", |s| s.has("other/sub/file", "leaf"), 1),
     ("--audit shared/log source out", |s| s.has("out", "new"), 1),
     ("--config shared/settings source out", |s| s.has("out", "new"), 2),
 ];
@@ -219,7 +230,6 @@ fn links_before_the_last_component_are_resolved() {
         ("shared/hidden/secret out", (|s| s.has("out", "secret")) as Sign),
         ("-r shared/hidden/secret out", |s| s.has("out", "secret")),
         ("-rT shared/tree/sub out", |s| s.has("out/file", "leaf")),
-        ("-rT shared/tree/. out", |s| s.has("out/sub/file", "leaf")),
         ("source shared/tree/sub/new", |s| s.has("tree/sub/new", "new")),
         ("-t shared/tree/sub source", |s| s.has("tree/sub/source", "new")),
     ] {
@@ -235,6 +245,7 @@ fn what_a_refusal_says() {
         ("source shared/file", "cannot write to shared/file: shared/file is a symbolic link"),
         ("shared/source out", "cannot open shared/source: shared/source is a symbolic link"),
         ("-r source shared/file", "shared/file is a symbolic link"),
+        ("-r shared/tree/. out", "cannot open shared/tree/.: shared/tree is a symbolic link"),
         ("-t shared/directory source", "cannot copy into shared/directory: shared/directory is"),
         ("--audit shared/log source out", "cannot begin the audit log shared/log: shared/log is"),
     ] {
