@@ -19,16 +19,20 @@ const SIGNALS: [i32; 3] = [signal_hook::consts::signal::SIGHUP, SIGINT, SIGTERM]
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Time within which a signal reaches all processes that it is sent to, one after another.
+/// Time within which a signal reaches all processes that it is sent to, one after another. `timeout(1)` sends it to its
+/// command, and once more to the group of that.
 const DELIVERY: Duration = Duration::from_millis(300);
+
+/// Time between two looks whether the first signal has come.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Reports that [`Stop::new`] failed.
 pub(crate) fn failed(error: &io::Error) -> Exit {
     report::failed_to("listen to signals", error, "check which seccomp filter forbids sigaction(2)")
 }
 
-/// Request to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; a second one kills at
-/// once.
+/// Request to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; one that comes when the first has long been
+/// delivered kills at once.
 #[derive(Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
@@ -71,15 +75,32 @@ impl Stop {
 
     fn register(&self) -> io::Result<()> {
         let second_kills = Arc::new(AtomicBool::new(false));
+        let is_watched = self.watch(&second_kills).is_ok();
         let ignored = ignored_signals();
         for number in SIGNALS.into_iter().filter(|number| ignored & mask(*number) == 0) {
             // In this order: a signal that arrives in between requests to stop, and the first one
             // finds `second_kills` false and sets it.
             flag::register_usize(number, Arc::clone(&self.signal), number as usize)?;
             flag::register_conditional_default(number, Arc::clone(&second_kills))?;
-            flag::register(number, Arc::clone(&second_kills))?;
+            if !is_watched {
+                flag::register(number, Arc::clone(&second_kills))?;
+            }
         }
         Ok(())
+    }
+
+    /// Begins to wait for the first signal, and sets the flag when it has been delivered. Copies may be held up in the
+    /// kernel, so a thread waits.
+    fn watch(&self, second_kills: &Arc<AtomicBool>) -> io::Result<()> {
+        let (signal, second_kills) = (Arc::clone(&self.signal), Arc::clone(second_kills));
+        let wait = move || {
+            while signal.load(Ordering::Relaxed) == 0 {
+                thread::sleep(LOOK);
+            }
+            thread::sleep(DELIVERY);
+            second_kills.store(true, Ordering::Relaxed);
+        };
+        thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
     /// Returns what requested to stop, if something did.

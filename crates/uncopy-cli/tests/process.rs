@@ -8,9 +8,10 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -90,22 +91,58 @@ fn the_first_signal_stops_the_copy_and_leaves_nothing_behind() {
     }
 }
 
-fn the_second_signal_kills_at_once() {
+/// `timeout` signals its command and then the group of that, and a service manager sends `SIGHUP` behind `SIGTERM`.
+fn signals_of_one_moment_are_one() {
+    for both in [[Signal::TERM, Signal::HUP], [Signal::INT, Signal::TERM]] {
+        let scratch = Scratch::new();
+        let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
+        let (child, writer) = start_copy_from(&fifo, &destination);
+        // Both arrive before the program can look at the first.
+        send(&child, Signal::STOP);
+        while testbed::state(child.id()) != 'T' {
+            std::thread::yield_now();
+        }
+        both.into_iter().chain([Signal::CONT]).for_each(|signal| send(&child, signal));
+        let output = child.wait_with_output().unwrap();
+        drop(writer);
+        let numbers = both.map(Signal::as_raw);
+        assert!(output.status.signal().is_some_and(|it| numbers.contains(&it)), "{output:?}");
+        assert!(stderr(&output).contains("stopped by SIG"), "{}", stderr(&output));
+        assert_eq!(scratch.names(), ["fifo"]);
+    }
+}
+
+fn a_later_signal_kills_at_once() {
     let scratch = Scratch::new();
     let (fifo, destination) = (scratch.fifo("fifo"), scratch.path("destination"));
-    let (child, writer) = start_copy_from(&fifo, &destination);
-    // Both arrive before the program can look at the first.
-    send(&child, Signal::STOP);
-    while testbed::state(child.id()) != 'T' {
+    // The program waits here when it says that it was stopped.
+    let (full, message) = std::io::pipe().unwrap();
+    let flags = rustix::fs::fcntl_getfl(&message).unwrap();
+    rustix::fs::fcntl_setfl(&message, flags | OFlags::NONBLOCK).unwrap();
+    while (&message).write(&[0; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&message, flags).unwrap();
+    let mut child = uncopy()
+        .args(["cp", "--copy-contents"])
+        .args([&fifo, &destination])
+        .stderr(message)
+        .spawn()
+        .unwrap();
+    let writer = OpenOptions::new().write(true).open(&fifo).unwrap();
+    send(&child, Signal::TERM);
+    // The temporary file is gone by then.
+    while scratch.names() != ["fifo"] {
         std::thread::yield_now();
     }
-    for signal in [Signal::TERM, Signal::HUP, Signal::CONT] {
-        send(&child, signal);
-    }
-    let output = child.wait_with_output().unwrap();
-    drop(writer);
-    assert!(matches!(output.status.signal(), Some(1 | 15)), "{:?}", output.status);
-    assert_eq!(stderr(&output), "");
+    assert_eq!(child.try_wait().unwrap(), None, "the message was written");
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        let _ = kill_process(Pid::from_child(&child), Signal::HUP);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.signal(), Some(Signal::HUP.as_raw()));
+    drop((writer, full));
     assert!(!destination.exists());
 }
 
@@ -636,7 +673,8 @@ pub(crate) fn cases() -> Vec<testbed::Case> {
     #[allow(unused_mut, reason = "one more without compression")]
     let mut cases = testbed::cases![
         [] the_first_signal_stops_the_copy_and_leaves_nothing_behind,
-        [] the_second_signal_kills_at_once,
+        [] signals_of_one_moment_are_one,
+        [] a_later_signal_kills_at_once,
         [] a_signal_that_the_parent_ignores_stays_ignored,
         [] a_source_that_changes_meanwhile_has_its_own_exit_code,
         [] several_failures_of_one_kind_keep_their_exit_code,
