@@ -56,18 +56,21 @@ pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> 
 }
 
 /// Calls `visitor` for every entry below the directory `top` of a directory, with its path from there, its inode number
-/// and whether it is a directory.
+/// and whether it is a directory. Returns the path of the first mount point, where that ends; empty: `top` itself.
 pub(crate) fn visit(
     parent: impl AsFd,
     top: &OsStr,
     mut visitor: impl FnMut(&Path, u64, bool),
-) -> Sys<()> {
+) -> Sys<Option<PathBuf>> {
     let root = directory::open_child(parent, top)?;
     let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
     let mut buffer = Vec::with_capacity(32 << 10);
     while let Some(names) = waiting.pop() {
         let at = reopen(&root, &names)?;
         let path: PathBuf = names.iter().collect();
+        if file::stat(&at)?.mount_root {
+            return Ok(Some(path));
+        }
         directory::list(&at, buffer.spare_capacity_mut(), |entry| {
             let name = OsStr::from_bytes(entry.name.to_bytes());
             let is_directory = entry.kind == FileType::Directory;
@@ -78,7 +81,7 @@ pub(crate) fn visit(
             true
         })?;
     }
-    Ok(())
+    Ok(None)
 }
 
 fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {

@@ -233,15 +233,25 @@ fn nothing_beside_a_named_entry_makes_room() {
 fn what_is_mounted_stays() {
     let elsewhere = Place::Tmpfs.scratch();
     file_in(&elsewhere, "a/b", "mine");
-    let trees = Trees::new();
-    trees.file("x", "new");
-    for name in ["x", "stranger"] {
+    for name in ["x", "stranger", "x/below/it", "stranger/below/it"] {
+        let trees = Trees::new();
+        trees.file("x", "new");
+        let top = trees.destination().join(name.split('/').next().unwrap());
         let point = trees.destination().join(name);
         fs::create_dir_all(&point).unwrap();
+        if point != top {
+            fs::write(top.join("beside"), "").unwrap();
+        }
         let mount = Mount::bind_file(elsewhere.path(), &point);
+        let before = shape(&top);
+        let forecast = mirror(&trees, &["--delete", "--dry-run"]);
         let run = mirror(&trees, &["--delete"]);
+        let said = format!("cannot delete {}: a filesystem is mounted there", point.display());
+        for run in [&forecast, &run] {
+            assert!(run.failed(1).contains(&said), "{name}: {}", run.stderr);
+        }
+        assert_eq!(shape(&top), before, "{name}: a part was deleted");
         drop(mount);
-        assert!(run.failed(1).contains("EBUSY"), "{name}: {}", run.stderr);
         assert_eq!(fs::read(elsewhere.join("a/b")).unwrap(), b"mine", "{name}");
         let _ = mirror(&trees, &["--delete"]);
         assert_same_tree(&trees.source(), &trees.destination(), Compared::default());

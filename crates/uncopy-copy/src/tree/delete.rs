@@ -191,10 +191,6 @@ fn try_delete(
     let mut entries = 1;
     if kind == FileType::Directory {
         let found = directory::stat_name(parent, name);
-        if found.as_ref().is_ok_and(|stat| stat.mount_root) {
-            // Entries of a mounted filesystem are not deleted.
-            return Err(fail(Errno::EBUSY));
-        }
         let (device, mut left_out) = (directory.entered.destination.0, false);
         let is_source = |directory| deleter.context.is_source(directory);
         let mut holds_source = found.is_ok_and(|stat| is_source(identity(&stat)));
@@ -203,9 +199,13 @@ fn try_delete(
             holds_source |= is_directory && is_source((device, inode));
             left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
         };
-        remove::visit(parent, name, count).map_err(fail)?;
+        let mounted = remove::visit(parent, name, count).map_err(fail)?;
         if holds_source {
             return Err(Error::new("delete", path, Reason::Refused(Objection::HoldsSource)));
+        }
+        if let Some(mounted) = mounted {
+            let path = if mounted.as_os_str().is_empty() { path } else { path.join(mounted) };
+            return Err(Error::new("delete", path, Reason::Refused(Objection::HoldsMount)));
         }
         if left_out {
             return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });

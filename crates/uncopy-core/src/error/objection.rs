@@ -163,6 +163,10 @@ coded! {
         AppendOnlyDirectory = "append_only_directory",
             "its directory is append-only (chattr +a), and a new tree is renamed there when it is complete",
             "make the directory of the copy there first (mkdir), and copy into that";
+        /// Something is mounted on an entry that is to be deleted, or in it.
+        HoldsMount = "holds_mount",
+            "a filesystem is mounted there, and none of its entries is deleted",
+            "unmount it, or exclude it";
         /// The source or a part of it is mounted in the destination.
         MountedSource {
             /// The source, as given by the caller.
