@@ -1,5 +1,6 @@
 //! Calls: a message and the answer to it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
 
 #[cfg(feature = "tokio")]
@@ -9,6 +10,7 @@ use super::endpoint::{
 };
 use super::handle::Handle;
 use super::message::MessageBuf;
+use crate::identity::Koid;
 use crate::peer::Locked;
 use crate::region::Region;
 use crate::rights::Rights;
@@ -18,6 +20,7 @@ use crate::source::{Intake, Source};
 use crate::status::Status;
 use crate::sync::Arc;
 use crate::transport::gather::Body;
+use uncopy_os::clock;
 
 /// Bit that is set in every transaction id of a call.
 const CALL_BIT: u32 = 1 << 31;
@@ -26,6 +29,7 @@ const CALL_BIT: u32 = 1 << 31;
 #[derive(Default)]
 pub(crate) struct Calls {
     waiting: Vec<Call>,
+    /// Last transaction id, without its bit; 0: there was none.
     last: u32,
 }
 
@@ -46,8 +50,11 @@ impl Call {
 impl Calls {
     /// Returns a transaction id that no waiting call has.
     fn next_txid(&mut self) -> u32 {
+        if self.last == 0 {
+            self.last = first_number();
+        }
         loop {
-            self.last = self.last.wrapping_add(1);
+            self.last = self.last.wrapping_add(1) & !CALL_BIT;
             let txid = self.last | CALL_BIT;
             if !self.waiting.iter().any(|call| call.txid == txid) {
                 return txid;
@@ -92,6 +99,16 @@ impl Calls {
         let at = self.waiting.iter().position(|call| call.txid == txid)?;
         self.waiting.swap_remove(at).answer
     }
+}
+
+/// Returns a number to count transactions from, another one for each end and process: the other end may call too, and
+/// its request must not look like an answer. An end that came as a descriptor may have called before, and an answer
+/// may still be on its way.
+#[cold]
+fn first_number() -> u32 {
+    let mut hasher = DefaultHasher::new();
+    (Koid::next(), std::process::id(), clock::monotonic()).hash(&mut hasher);
+    hasher.finish() as u32
 }
 
 impl Channel {

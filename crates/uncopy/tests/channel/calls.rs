@@ -154,6 +154,18 @@ pub(crate) fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued(ove
     assert_eq!((&queued[..4], &queued[4..]), (&txid[..], &b"too late"[..]));
 }
 
+/// Both ends counted from the same number: over a socket the request of one was the answer to the other.
+pub(crate) fn a_request_of_the_other_end_is_no_answer_to_a_later_call(over: Transport) {
+    let (near, far) = over.channels();
+    let call = |from: &Channel, body| from.call(&[IoSlice::new(body)], vec![], past());
+    for _ in 0..3 {
+        assert_eq!(call(&far, b"0000of far").unwrap_err(), Status::TimedOut);
+        assert_eq!(call(&near, b"0000of near").unwrap_err(), Status::TimedOut);
+        assert_eq!(&near.read().unwrap()[4..], b"of far");
+        assert_eq!(&far.read().unwrap()[4..], b"of near");
+    }
+}
+
 pub(crate) fn a_call_checks_in_zircons_order(over: Transport) {
     let large = vec![0; 65_537];
     for (rights, bytes, open, expected) in [
