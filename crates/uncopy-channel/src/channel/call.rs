@@ -48,6 +48,16 @@ impl Call {
 }
 
 impl Calls {
+    /// Returns the calls of an end that came here, whose last transaction had the number `last`; 0: there was none.
+    pub(crate) fn after(last: u32) -> Calls {
+        Calls { waiting: Vec::new(), last }
+    }
+
+    /// Returns the number of the last transaction, of 31 bits, for the process that the end goes to.
+    pub(crate) fn last_number(&self) -> u32 {
+        self.last
+    }
+
     /// Returns a transaction id that no waiting call has.
     fn next_txid(&mut self) -> u32 {
         if self.last == 0 {

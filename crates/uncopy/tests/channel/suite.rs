@@ -23,6 +23,7 @@ macro_rules! suite {
                 several_callers_each_get_their_own_answer,
                 a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued,
                 a_request_of_the_other_end_is_no_answer_to_a_later_call,
+                an_end_that_moved_gives_no_transaction_id_again,
                 a_call_checks_in_zircons_order,
                 a_call_checks_the_size_before_the_handles,
                 a_closed_peer_and_a_revoked_handle_end_a_call,
