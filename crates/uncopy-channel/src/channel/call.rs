@@ -134,8 +134,9 @@ impl Channel {
     /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
     /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the status of a
     /// failing handle as for [`write`](Self::write); [`Status::PeerClosed`], at once or while
-    /// waiting; [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle
-    /// is revoked while waiting.
+    /// waiting; [`Status::ShouldWait`]; [`Status::NoResources`] if the other end is in another
+    /// process and no descriptor is left to wake this thread, before anything is sent;
+    /// [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
     ///
     /// # Ownership
     /// Handles are consumed on success and on every failure, as by `zx_channel_call`.
@@ -238,7 +239,8 @@ impl Channel {
         };
         let prepared = self.prepare(Rights::IO, lengths, body, collect);
         let handles = prepared.map_err(Rejected::without_message)?;
-        let registered = self.register(waiter);
+        // Otherwise the wait could fail when the message is already sent.
+        let registered = waiter.prepare_to_poll().and_then(|()| self.register(waiter));
         let (locked, txid) = registered.map_err(|status| refusal(status, regions))?;
         let body = Body::new(regions, lengths.bytes).with_txid(txid);
         let sent = self.transmit_in_place(locked, body, handles);

@@ -95,7 +95,9 @@ zx_status_t zx_channel_write_etc(zx_handle_t handle, uint32_t options, const voi
  * the deadline has already passed, the message is still sent. An answer that comes too late is queued
  * like any message. Handles are consumed as by zx_channel_write.
  *
- * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes; then
+ * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes;
+ * ZX_ERR_NO_RESOURCES if the other end is in another process and no descriptor is left to wait with:
+ *   nothing is sent; then
  * ZX_ERR_TIMED_OUT; ZX_ERR_PEER_CLOSED; ZX_ERR_CANCELED if the handle is closed, or was sent in
  *   a message and read at the other end;
  * ZX_ERR_BUFFER_TOO_SMALL: the answer does not fit, and is lost;

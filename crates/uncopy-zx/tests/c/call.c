@@ -279,6 +279,27 @@ static void calls_end_with_their_handles(void) {
   }
 }
 
+static void* call_without_descriptors(void* arg) {
+  message_t request = {0, "transfer"}, reply;
+  zx_channel_call_args_t args = args_of(&request, &reply);
+  uint32_t bytes, handles;
+  struct rlimit limit = leave_descriptors(0);
+  EQ(zx_channel_call(ends[0], 0, zx_deadline_after(ZX_SEC(5)), &args, &bytes, &handles),
+     ZX_ERR_NO_RESOURCES);
+  more_descriptors(limit);
+  return arg;
+}
+
+/* The request was sent before the call found that it cannot wait for the answer. */
+static void a_call_that_cannot_wait_sends_nothing(void) {
+  new_wired_channel(ends);
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_without_descriptors, NULL);
+  pthread_join(thread, NULL);
+  EQ(zx_channel_read(ends[1], 0, NULL, NULL, 0, 0, NULL, NULL), ZX_ERR_SHOULD_WAIT);
+  close_both(ends);
+}
+
 #define CALLERS 4
 #define CALLS 300
 
@@ -323,6 +344,7 @@ int main(void) {
   RUN(answers_that_do_not_fit_or_have_nowhere_to_go);
   RUN(a_call_that_fails_later_leaves_the_array_alone);
   RUN(calls_end_with_their_handles);
+  RUN(a_call_that_cannot_wait_sends_nothing);
   RUN(several_callers_get_their_own_answers);
   return failures != 0;
 }
