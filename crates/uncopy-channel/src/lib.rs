@@ -72,7 +72,7 @@
 //! Everything is `Send` and `Sync`. Each pair has one lock, held while a message is queued or
 //! taken, and never while bytes are copied from or to the program. An object's lock may be held
 //! while a port's is taken, but never the locks of two objects (except one that was just received,
-//! which no other thread has). Receiving from a socket holds the lock and does not block. Threads
+//! which no other thread has, and both ends of an event pair that moves for the first time). Receiving from a socket holds the lock and does not block. Threads
 //! share no global state when they send and receive.
 //!
 //! # Fork
