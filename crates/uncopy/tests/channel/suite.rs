@@ -46,6 +46,7 @@ macro_rules! suite {
             waiting: [
                 readable_is_set_exactly_while_the_queue_is_not_empty,
                 a_program_can_change_only_user_signals,
+                the_last_change_of_a_signal_counts_whichever_end_made_it,
                 a_wait_ends_with_its_signal_its_handle_or_its_deadline,
                 a_wait_that_spins_ends_as_one_that_sleeps,
                 two_threads_that_spin_at_two_ends_both_see_their_messages,
