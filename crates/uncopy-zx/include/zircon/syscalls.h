@@ -4,7 +4,8 @@
  * Rules for every call:
  *
  *  - Handles belong to this process. In a child made by fork(2) without exec every call on an
- *    inherited object returns ZX_ERR_BAD_STATE.
+ *    inherited object returns ZX_ERR_BAD_STATE, except that its handle can be closed, and that its
+ *    number is valid until then.
  *  - A bad pointer returns ZX_ERR_INVALID_ARGS and never crashes, unless the thread has SIGSEGV or
  *    SIGBUS blocked or the program replaced the handlers later: see uncopy_zx_fault_mode in
  *    uncopy/zx.h. New handles that the call made are closed then.

@@ -48,10 +48,10 @@ exported! {
 
     /// Unwraps a descriptor.
     fn uncopy_zx_handle_to_fd(handle: zx_handle_t, out: Out<c_int>) {
-        let is_descriptor = matches!(*table::lease(handle)?, Handle::Descriptor(_));
-        if !is_descriptor {
-            return Err(Status::WrongType);
-        }
+        let lease = table::lease(handle)?;
+        let Handle::Descriptor(descriptor) = &*lease else { return Err(Status::WrongType) };
+        descriptor.check_rights(Rights::empty())?;
+        drop(lease);
         let taken = table::take(handle).ok_or(Status::BadHandle)?;
         let descriptor = Descriptor::try_from(taken).map_err(|_| Status::WrongType)?;
         give_fd(descriptor.into(), out)
