@@ -19,7 +19,7 @@ use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
 use crate::source::{Intake, Source};
 use crate::status::Status;
 use crate::sync::Arc;
-use crate::transport::gather::Body;
+use crate::transport::gather::{Body, TXID_BYTES, check_first};
 use uncopy_os::clock;
 
 /// Bit that is set in every transaction id of a call.
@@ -234,8 +234,11 @@ impl Channel {
         waiter: &Arc<Waiter>,
     ) -> Result<u32, Rejected> {
         let body = || {
-            let is_too_short = lengths.bytes < size_of::<u32>();
-            if is_too_short { Err(Status::InvalidArgs) } else { in_place(lengths, regions) }
+            if lengths.bytes < TXID_BYTES {
+                return Err(Status::InvalidArgs);
+            }
+            check_first(regions, TXID_BYTES)?;
+            in_place(lengths, regions)
         };
         let prepared = self.prepare(Rights::IO, lengths, body, collect);
         let handles = prepared.map_err(Rejected::without_message)?;
