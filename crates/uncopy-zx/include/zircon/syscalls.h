@@ -269,8 +269,8 @@ zx_status_t zx_vmo_set_stream_size(zx_handle_t handle, uint64_t size);
  * zero then; ZX_VMO_OP_ZERO zeroes the range. These need ZX_RIGHT_WRITE.
  * ZX_VMO_OP_CACHE_SYNC, _INVALIDATE, _CLEAN and _CLEAN_INVALIDATE need ZX_RIGHT_READ and do nothing,
  * because the memory is coherent. ZX_VMO_OP_DONT_NEED and _ALWAYS_NEED are accepted and ignored.
- * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op, or not whole pages for an op
- * that needs them. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
+ * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op, not whole pages for an op
+ * that needs them, or no bytes for a ZX_VMO_OP_CACHE_. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
 zx_status_t zx_vmo_op_range(zx_handle_t handle, uint32_t op, uint64_t offset, uint64_t size,
                             void* buffer, size_t buffer_size);
 

@@ -222,6 +222,11 @@ static void memory(void) {
   EQ(zx_object_get_property(weak, ZX_PROP_NAME, name, 32), ZX_ERR_ACCESS_DENIED);
   OK(zx_handle_close(weak));
   EQ(zx_vmo_set_size(vmo, 4096), ZX_ERR_ACCESS_DENIED);
+  for (uint32_t op = ZX_VMO_OP_CACHE_SYNC; op <= ZX_VMO_OP_CACHE_CLEAN_INVALIDATE; ++op) {
+    OK(zx_vmo_op_range(vmo, op, 0, 1, NULL, 0));
+    EQ(zx_vmo_op_range(vmo, op, 0, 0, NULL, 0), ZX_ERR_INVALID_ARGS);
+    EQ(zx_vmo_op_range(vmo, op, 8192, 1, NULL, 0), ZX_ERR_OUT_OF_RANGE);
+  }
   OK(zx_handle_close(vmo));
 }
 
