@@ -253,12 +253,13 @@ zx_status_t zx_vmo_read(zx_handle_t handle, void* buffer, uint64_t offset, size_
 zx_status_t zx_vmo_write(zx_handle_t handle, const void* buffer, uint64_t offset,
                          size_t buffer_size);
 zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
-/* Changes the size, rounded up to pages, for all handles to the memory; new bytes are zero. Needs
- * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
+/* Changes the size, rounded up to pages, for all handles to the memory, and the stream size, to size
+ * itself; bytes from there on are zero. Needs ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE.
+ * ZX_ERR_OUT_OF_RANGE: too large. ZX_ERR_ACCESS_DENIED: it is sealed. */
 zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
 
 /* Get and set the stream size, a number that the program defines: at first the size given to
- * zx_vmo_create, and never more than the size. Each process has its own; in a process that receives
+ * zx_vmo_create or zx_vmo_set_size, and never more than the size. Each process has its own; in a process that receives
  * the VMO it starts as the size. Setting needs ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: more than the
  * size. */
 zx_status_t zx_vmo_get_stream_size(zx_handle_t handle, uint64_t* size);

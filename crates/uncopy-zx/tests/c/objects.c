@@ -252,6 +252,16 @@ static void memory_that_changes_its_size(void) {
   OK(zx_vmo_set_size(vmo, 4096));
   OK(zx_vmo_read(vmo, back, 4092, 4));
   EQ(memcmp(back, "\0\0\0", 4), 0);
+  /* The rest of the last page kept its bytes, and the stream size what it was. */
+  OK(zx_vmo_write(vmo, "secret", 0, 6));
+  OK(zx_vmo_set_size(vmo, 1));
+  OK(zx_vmo_get_stream_size(vmo, &size));
+  EQ(size, 1);
+  OK(zx_vmo_set_size(vmo, 4096));
+  OK(zx_vmo_get_stream_size(vmo, &size));
+  EQ(size, 4096);
+  OK(zx_vmo_read(vmo, back, 0, 4));
+  EQ(memcmp(back, "s\0\0", 4), 0);
   EQ(zx_vmo_set_size(vmo, UINT64_MAX), ZX_ERR_OUT_OF_RANGE);
   OK(zx_handle_duplicate(vmo, ZX_RIGHT_READ | ZX_RIGHT_WRITE, &fixed));
   EQ(zx_vmo_set_size(fixed, 1), ZX_ERR_ACCESS_DENIED);
