@@ -291,6 +291,13 @@ impl Channel {
     }
 }
 
+/// A message that could not be prepared.
+struct Unprepared {
+    status: Status,
+    /// Its handles, which are closed after the messages before it are sent: one may be this very endpoint.
+    _handles: Vec<Handle>,
+}
+
 /// Prepares the messages by `prepare`, which gets each one's regions and handles, up to the first that
 /// fails.
 fn prepare_each<'a, R, M>(
@@ -298,7 +305,7 @@ fn prepare_each<'a, R, M>(
     plans: &[MessagePlan],
     handles: &mut Vec<Handle>,
     mut prepare: impl FnMut(&'a [R], &MessagePlan, &mut Vec<Handle>) -> Result<M, Status>,
-) -> (Vec<M>, Option<Status>) {
+) -> (Vec<M>, Option<Unprepared>) {
     let mut messages = Vec::with_capacity(plans.len());
     let mut start = 0;
     for plan in plans {
@@ -307,7 +314,7 @@ fn prepare_each<'a, R, M>(
         let mut taken: Vec<Handle> = handles.drain(..plan.handles).collect();
         match prepare(own, plan, &mut taken) {
             Ok(message) => messages.push(message),
-            Err(status) => return (messages, Some(status)),
+            Err(status) => return (messages, Some(Unprepared { status, _handles: taken })),
         }
     }
     (messages, None)
@@ -335,12 +342,12 @@ impl Delivered {
     /// the result; `failure` is that of the message behind those that were to be sent.
     fn conclude(
         self,
-        failure: Option<Status>,
+        failure: Option<Unprepared>,
         handles: &mut Vec<Handle>,
     ) -> Result<usize, BatchError> {
         let Delivered { sent, rejected, unsent } = self;
         let Some((status, own)) = rejected else {
-            return failure.map_or(Ok(sent), |status| Err(BatchError { status, sent }));
+            return failure.map_or(Ok(sent), |own| Err(BatchError { status: own.status, sent }));
         };
         let kept = if status == Status::ShouldWait { own } else { Vec::new() };
         handles.splice(0..0, kept.into_iter().chain(unsent.into_iter().flatten()));

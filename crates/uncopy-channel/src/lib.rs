@@ -72,14 +72,16 @@
 //! Everything is `Send` and `Sync`. Each pair has one lock, held while a message is queued or
 //! taken, and never while bytes are copied from or to the program. An object's lock may be held
 //! while a port's is taken, but never the locks of two objects (except one that was just received,
-//! which no other thread has). Receiving from a socket holds the lock and does not block. Threads
+//! which no other thread has, and both ends of an event pair that moves for the first time). Receiving from a socket holds the lock and does not block. Threads
 //! share no global state when they send and receive.
 //!
 //! # Fork
 //! Objects belong to the process that made them. In a child made by `fork(2)` without `exec`,
-//! every operation on an inherited object answers [`Status::BadState`] and dropping it does
-//! nothing, because another thread may have been changing it at that moment; its memory stays
-//! until the child ends. Objects that the child makes are its own.
+//! every operation on an inherited object that can fail answers [`Status::BadState`] and dropping it
+//! does nothing, because another thread may have been changing it at that moment; its memory stays
+//! until the child ends. What has no status still answers: sizes, koids and rights as they were, and
+//! the descriptors of memory and of a [`Descriptor`], which are the child's own copies. Memory that
+//! the parent has mapped stays mapped in both. Objects that the child makes are its own.
 //!
 //! # Unwinding
 //! The caller's code (the `fill` of [`Channel::write_with`]) runs under no lock: if it panics, the
@@ -152,12 +154,19 @@ pub const MAX_WAIT_ITEMS: usize = 64;
 mod tests {
     use testbed::in_a_child;
 
-    use super::{Channel, Deadline, Event, Object, Port, Signals, Status};
+    use super::{
+        Channel, Deadline, Descriptor, Event, EventPair, Object, Port, Signals, Status, Vmo,
+    };
 
     #[test]
     fn a_forked_child_is_refused_by_inherited_objects_and_can_make_its_own() {
         let (near, far) = Channel::pair();
         let (event, port) = (Event::new(), Port::new());
+        let (memory, pair) = (Vmo::resizable(4096).unwrap(), EventPair::pair().0);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let descriptor = Descriptor::from(std::os::fd::OwnedFd::from(null));
+        let twin = memory.duplicate(None).unwrap();
+        memory.write(b"parent", 0).unwrap();
         let now = Deadline::after(std::time::Duration::ZERO);
         assert!(in_a_child(|| {
             let signaled = event.signal(Signals::empty(), Signals::SIGNALED);
@@ -166,9 +175,35 @@ mod tests {
                 && far.wait_one(Signals::READABLE, now) == Err(Status::BadState)
                 && signaled == Err(Status::BadState)
                 && port.wait(now).is_err_and(|s| s == Status::BadState);
-            drop((near, far, event, port));
+            let memory_refused = [
+                memory.read(&mut [0; 6], 0),
+                memory.write(b"child!", 0),
+                memory.set_size(8192),
+                memory.set_stream_size(1),
+                memory.set_content_size(1),
+                memory.set_name(b"name"),
+                memory.zero(0, 6),
+                memory.commit(0, 6),
+                memory.seal(),
+                memory.map().map(drop),
+            ];
+            let copies_refused = [
+                memory.duplicate(None).map(drop),
+                event.duplicate(None).map(drop),
+                pair.duplicate(None).map(drop),
+                port.duplicate(None).map(drop),
+                descriptor.duplicate(None).map(drop),
+            ];
+            let all_refused = memory_refused.iter().chain(&copies_refused);
+            let refused = refused && all_refused.eq(&[Err(Status::BadState); 15]);
+            let refused = refused && twin.replace(None).is_err_and(|s| s == Status::BadState);
+            drop((near, far, event, port, pair, descriptor));
             let (near, far) = Channel::pair();
             refused && near.write(&[], Vec::new()).is_ok() && far.read().is_ok()
         }));
+        let mut bytes = [0; 6];
+        memory.read(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"parent");
+        memory.write(b"x", 0).unwrap();
     }
 }

@@ -344,6 +344,8 @@ impl<T: End> Source for Peered<T> {
         if !T::USER.contains(clear.union(set)) {
             return Err(Status::InvalidArgs);
         }
+        // Earlier changes of a peer in another process come first.
+        self.refresh(Signals::empty());
         self.lock()?.update(self.side, clear, set);
         Ok(())
     }

@@ -32,6 +32,15 @@ pub trait Region {
         Ok(())
     }
 
+    /// Checks that the memory of the first `bytes` is there, which are not sent: of all if there are no more, and
+    /// otherwise unless reading the byte behind them shows it.
+    ///
+    /// # Errors
+    /// [`Status::InvalidArgs`] if it is not.
+    fn check_first(&self, _bytes: usize) -> Result<(), Status> {
+        self.check()
+    }
+
     /// Appends all regions to a message, in order.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use super::identity::{Kind, Koid};
 use super::status::Status;
 use super::sync::atomic::{AtomicU32, Ordering};
+use uncopy_os::fork::Generation;
 
 bitflags::bitflags! {
     /// Rights, with Zircon's bits (`zircon/rights.h`).
@@ -110,13 +111,16 @@ const SUCCEEDED: u32 = 1 << 28;
 #[derive(Debug)]
 pub struct Grant {
     id: Koid,
+    /// The handle belongs to the process that made it.
+    generation: Generation,
     /// Bits of `Rights`, or `REVOKED`, or `CLOSED`.
     rights: AtomicU32,
 }
 
 impl Grant {
     pub(super) fn new(rights: Rights) -> Grant {
-        Grant { id: Koid::next(), rights: AtomicU32::new(rights.bits()) }
+        let (id, generation) = (Koid::next(), Generation::current());
+        Grant { id, generation, rights: AtomicU32::new(rights.bits()) }
     }
 
     pub(super) fn id(&self) -> Koid {
@@ -128,11 +132,14 @@ impl Grant {
         if bits >= CLOSED { Rights::empty() } else { Rights::from_bits_retain(bits & !SUCCEEDED) }
     }
 
-    /// Checks that the handle has all of `needed`.
+    /// Checks that the handle has all of `needed`, and that this is not a forked child of the process that made it.
     #[inline]
     pub(super) fn check(&self, needed: Rights) -> Result<(), Status> {
         match self.rights.load(Ordering::Relaxed) {
-            bits if bits & needed.bits() == needed.bits() && bits < CLOSED => Ok(()),
+            bits if bits & needed.bits() == needed.bits() && bits < CLOSED => {
+                let is_own = self.generation == Generation::current();
+                if is_own { Ok(()) } else { Err(Status::BadState) }
+            }
             CLOSED.. => Err(Status::BadHandle),
             _ => Err(Status::AccessDenied),
         }
@@ -154,7 +161,7 @@ impl Grant {
         let mark = |bits| (bits < SUCCEEDED).then_some(bits | SUCCEEDED);
         let marked = self.rights.fetch_update(Ordering::SeqCst, Ordering::SeqCst, mark);
         let bits = marked.map_err(|_| Status::BadHandle)?;
-        Ok(Grant { id: self.id, rights: AtomicU32::new(bits) })
+        Ok(Grant { id: self.id, generation: self.generation, rights: AtomicU32::new(bits) })
     }
 
     /// Checks as [`check`](Self::check) does, under the object's lock, before a wait or call is bound

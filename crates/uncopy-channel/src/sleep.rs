@@ -204,6 +204,20 @@ impl Waiter {
         Ok(self.alarm.get_or_init(|| new))
     }
 
+    /// Returns the eventfd by which other threads wake it out of `poll(2)`; `None` if there are none, because none
+    /// begins while it sleeps.
+    fn alarm_for_others(&self) -> Result<Option<&Arc<OwnedFd>>, Status> {
+        if thread::is_only_one() { Ok(None) } else { self.alarm().map(Some) }
+    }
+
+    /// Makes the descriptor that [`poll`](Self::poll) needs, so that it does not fail for want of one.
+    ///
+    /// # Errors
+    /// [`Status::NoResources`] if descriptors run out.
+    pub(super) fn prepare_to_poll(&self) -> Result<(), Status> {
+        self.alarm_for_others().map(drop)
+    }
+
     pub(super) fn wake(&self, wake: Wake) {
         let mut state = lock(&self.state);
         if state.wake.is_none() {
@@ -256,8 +270,7 @@ impl Waiter {
         if remaining == Some(Duration::ZERO) {
             return Ok(Slept::TimedOut);
         }
-        // No other thread can wake this one, and none begins while it sleeps.
-        let alarm = if thread::is_only_one() { None } else { Some(self.alarm()?) };
+        let alarm = self.alarm_for_others()?;
         let mut state = lock(&self.state);
         if let Some(wake) = state.wake {
             return Ok(Slept::Woken(wake));

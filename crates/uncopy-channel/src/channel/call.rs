@@ -1,5 +1,6 @@
 //! Calls: a message and the answer to it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
 
 #[cfg(feature = "tokio")]
@@ -9,6 +10,7 @@ use super::endpoint::{
 };
 use super::handle::Handle;
 use super::message::MessageBuf;
+use crate::identity::Koid;
 use crate::peer::Locked;
 use crate::region::Region;
 use crate::rights::Rights;
@@ -17,7 +19,8 @@ use crate::sleep::{Deadline, Waiter, Wake, with_waiter};
 use crate::source::{Intake, Source};
 use crate::status::Status;
 use crate::sync::Arc;
-use crate::transport::gather::Body;
+use crate::transport::gather::{Body, TXID_BYTES, check_first};
+use uncopy_os::clock;
 
 /// Bit that is set in every transaction id of a call.
 const CALL_BIT: u32 = 1 << 31;
@@ -26,6 +29,7 @@ const CALL_BIT: u32 = 1 << 31;
 #[derive(Default)]
 pub(crate) struct Calls {
     waiting: Vec<Call>,
+    /// Last transaction id, without its bit; 0: there was none.
     last: u32,
 }
 
@@ -44,10 +48,23 @@ impl Call {
 }
 
 impl Calls {
+    /// Returns the calls of an end that came here, whose last transaction had the number `last`; 0: there was none.
+    pub(crate) fn after(last: u32) -> Calls {
+        Calls { waiting: Vec::new(), last }
+    }
+
+    /// Returns the number of the last transaction, of 31 bits, for the process that the end goes to.
+    pub(crate) fn last_number(&self) -> u32 {
+        self.last
+    }
+
     /// Returns a transaction id that no waiting call has.
     fn next_txid(&mut self) -> u32 {
+        if self.last == 0 {
+            self.last = first_number();
+        }
         loop {
-            self.last = self.last.wrapping_add(1);
+            self.last = self.last.wrapping_add(1) & !CALL_BIT;
             let txid = self.last | CALL_BIT;
             if !self.waiting.iter().any(|call| call.txid == txid) {
                 return txid;
@@ -94,6 +111,16 @@ impl Calls {
     }
 }
 
+/// Returns a number to count transactions from, another one for each end and process: the other end may call too, and
+/// its request must not look like an answer. An end that came as a descriptor may have called before, and an answer
+/// may still be on its way.
+#[cold]
+fn first_number() -> u32 {
+    let mut hasher = DefaultHasher::new();
+    (Koid::next(), std::process::id(), clock::monotonic()).hash(&mut hasher);
+    hasher.finish() as u32
+}
+
 impl Channel {
     /// Sends the regions as one message and waits for the answer to it.
     ///
@@ -107,8 +134,9 @@ impl Channel {
     /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
     /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the status of a
     /// failing handle as for [`write`](Self::write); [`Status::PeerClosed`], at once or while
-    /// waiting; [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle
-    /// is revoked while waiting.
+    /// waiting; [`Status::ShouldWait`]; [`Status::NoResources`] if the other end is in another
+    /// process and no descriptor is left to wake this thread, before anything is sent;
+    /// [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
     ///
     /// # Ownership
     /// Handles are consumed on success and on every failure, as by `zx_channel_call`.
@@ -206,12 +234,16 @@ impl Channel {
         waiter: &Arc<Waiter>,
     ) -> Result<u32, Rejected> {
         let body = || {
-            let is_too_short = lengths.bytes < size_of::<u32>();
-            if is_too_short { Err(Status::InvalidArgs) } else { in_place(lengths, regions) }
+            if lengths.bytes < TXID_BYTES {
+                return Err(Status::InvalidArgs);
+            }
+            check_first(regions, TXID_BYTES)?;
+            in_place(lengths, regions)
         };
         let prepared = self.prepare(Rights::IO, lengths, body, collect);
         let handles = prepared.map_err(Rejected::without_message)?;
-        let registered = self.register(waiter);
+        // Otherwise the wait could fail when the message is already sent.
+        let registered = waiter.prepare_to_poll().and_then(|()| self.register(waiter));
         let (locked, txid) = registered.map_err(|status| refusal(status, regions))?;
         let body = Body::new(regions, lengths.bytes).with_txid(txid);
         let sent = self.transmit_in_place(locked, body, handles);

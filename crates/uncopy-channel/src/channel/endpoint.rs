@@ -211,6 +211,10 @@ impl End for ChannelEnd {
         self.queue.limit_handles(REMOTE_HANDLES);
     }
 
+    fn kind_bits(&self) -> u32 {
+        moving::bits_of(&self.calls)
+    }
+
     fn has_waiting_calls(&self) -> bool {
         self.calls.are_waiting()
     }

@@ -177,17 +177,11 @@ impl Ends {
         }
         let fds = SharedFds::new()?;
         let (a, b) = seqpacket::pair()?;
-        let lives = [a, b];
-        let mut shared = Vec::with_capacity(2);
-        for (end, life) in lives.into_iter().enumerate() {
+        let shared = |end: usize, life| {
             // A closed end keeps no socket, so that the other end sees it closed.
-            let life = (handles[end] > 0).then_some(life);
-            shared.push(Shared::new(fds.duplicate()?, end, life)?);
-        }
-        for (solo, shared) in self.solos.iter().zip(shared) {
-            solo.share(shared, true)?;
-        }
-        Ok(())
+            Shared::new(fds.duplicate()?, end, (handles[end] > 0).then_some(life))
+        };
+        Solo::share_both(&self.solos, [shared(0, a)?, shared(1, b)?])
     }
 }
 

@@ -117,26 +117,61 @@ impl Solo {
         let mut shared = Some(shared);
         self.observers(&mut |signals, observers| {
             let Some(shared) = shared.take() else { return };
-            result = if is_new { shared.write(Signals::empty(), signals) } else { Ok(()) };
-            observers.each(|observer| {
-                let attached = match &observer.kind {
-                    ObserverKind::Thread { waiter, .. } => {
-                        waiter.recheck();
-                        Ok(())
-                    }
-                    ObserverKind::Port(binding) => self.watch(&shared, binding),
-                    ObserverKind::Descriptor(raised) => {
-                        raised.upgrade().map_or(Ok(()), |raised| add(&shared, raised.set()))
-                    }
-                };
-                result = result.and(attached);
-            });
+            let written = if is_new { shared.write(Signals::empty(), signals) } else { Ok(()) };
+            result = written.and_then(|()| self.attach_all(&shared, observers));
             if result.is_ok() {
-                // Only set here, under the lock.
-                let _ = self.shared.set(shared);
+                self.set_shared(shared);
             }
         });
         result
+    }
+
+    /// Keeps the signals of two ends in new `shared` memory from now on: of both or, if that fails, of none.
+    pub(super) fn share_both(solos: &[Arc<Solo>; 2], shared: [Shared; 2]) -> Result<(), Status> {
+        let [here, there] = solos;
+        let mut result = Err(Status::BadState);
+        let mut shared = Some(shared);
+        // Nothing else holds both locks.
+        here.observers(&mut |signals_here, observers_here| {
+            there.observers(&mut |signals_there, observers_there| {
+                let Some([shared_here, shared_there]) = shared.take() else { return };
+                result = shared_here
+                    .write(Signals::empty(), signals_here)
+                    .and_then(|()| shared_there.write(Signals::empty(), signals_there))
+                    .and_then(|()| here.attach_all(&shared_here, observers_here))
+                    .and_then(|()| there.attach_all(&shared_there, observers_there));
+                if result.is_ok() {
+                    here.set_shared(shared_here);
+                    there.set_shared(shared_there);
+                }
+            });
+        });
+        result
+    }
+
+    /// Has all observers wait for `shared` too. Nothing remains of that when `shared` is dropped.
+    fn attach_all(self: &Arc<Solo>, shared: &Shared, observers: &Observers) -> Result<(), Status> {
+        let mut result = Ok(());
+        observers.each(|observer| {
+            let attached = match &observer.kind {
+                ObserverKind::Thread { waiter, .. } => {
+                    waiter.recheck();
+                    Ok(())
+                }
+                ObserverKind::Port(binding) => self.watch(shared, binding),
+                ObserverKind::Descriptor(raised) => {
+                    raised.upgrade().map_or(Ok(()), |raised| add(shared, raised.set()))
+                }
+            };
+            result = result.and(attached);
+        });
+        result
+    }
+
+    /// Only under the lock.
+    fn set_shared(&self, shared: Shared) {
+        // Set once: whoever shares has seen under a lock that it was not.
+        let _ = self.shared.set(shared);
     }
 
     fn watch(self: &Arc<Solo>, shared: &Shared, binding: &Binding) -> Result<(), Status> {

@@ -70,8 +70,8 @@ impl Vmo {
         Ok(Vmo { core: Arc::new(core), grant: Grant::new(rights) })
     }
 
-    /// Changes the size to at least `size` bytes, rounded up to pages, for all handles; new bytes are
-    /// zero.
+    /// Changes the size to at least `size` bytes, rounded up to pages, for all handles, and the stream
+    /// size to `size`. Bytes from there on are zero.
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::WRITE`] and [`Rights::RESIZE`], which memory of a
@@ -79,7 +79,14 @@ impl Vmo {
     /// [`Status::NoMemory`].
     pub fn set_size(&self, size: u64) -> Result<(), Status> {
         self.grant.check(Rights::WRITE | Rights::RESIZE)?;
-        memfd::resize(&self.core.memory, whole_pages(size)?).map_err(unless_sealed)
+        let (memory, whole) = (&self.core.memory, whole_pages(size)?);
+        let mut stream_size = lock(&self.core.stream_size);
+        memfd::resize(memory, whole).map_err(unless_sealed)?;
+        if whole > size {
+            memfd::zero(memory, size, whole - size).map_err(unless_sealed)?;
+        }
+        *stream_size = Some(size);
+        Ok(())
     }
 
     /// Returns the parts to send to another process: the memory itself.
@@ -115,7 +122,7 @@ impl Vmo {
         self.core.fixed_size.is_none() && !memfd::is_fixed(&self.core.memory).unwrap_or(false)
     }
 
-    /// Returns the stream size: the size given at creation, or to
+    /// Returns the stream size: the size given at creation, or to [`set_size`](Self::set_size) or
     /// [`set_stream_size`](Self::set_stream_size) in this process; at most the size.
     #[must_use]
     pub fn stream_size(&self) -> u64 {

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Size of a transaction id.
-const TXID_BYTES: usize = 4;
+pub(crate) const TXID_BYTES: usize = 4;
 
 /// Bytes of a packet behind its header.
 #[derive(Debug)]
@@ -69,6 +69,20 @@ impl Body<'static, IoSlice<'static>> {
 /// Checks that the memory of all regions is there.
 pub(crate) fn check_all(regions: &[impl Region]) -> Result<(), Status> {
     regions.iter().try_for_each(Region::check)
+}
+
+/// Checks that the memory of the first `bytes` is there, in whose place something else is sent. Other bytes are read,
+/// which shows whether theirs is.
+pub(crate) fn check_first(regions: &[impl Region], bytes: usize) -> Result<(), Status> {
+    let mut left = bytes;
+    for region in regions {
+        if left == 0 {
+            break;
+        }
+        region.check_first(left)?;
+        left = left.saturating_sub(region.length());
+    }
+    Ok(())
 }
 
 /// A packet to be sent.

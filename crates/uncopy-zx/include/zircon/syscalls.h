@@ -4,7 +4,8 @@
  * Rules for every call:
  *
  *  - Handles belong to this process. In a child made by fork(2) without exec every call on an
- *    inherited object returns ZX_ERR_BAD_STATE.
+ *    inherited object returns ZX_ERR_BAD_STATE, except that its handle can be closed, and that its
+ *    number is valid until then.
  *  - A bad pointer returns ZX_ERR_INVALID_ARGS and never crashes, unless the thread has SIGSEGV or
  *    SIGBUS blocked or the program replaced the handlers later: see uncopy_zx_fault_mode in
  *    uncopy/zx.h. New handles that the call made are closed then.
@@ -95,7 +96,9 @@ zx_status_t zx_channel_write_etc(zx_handle_t handle, uint32_t options, const voi
  * the deadline has already passed, the message is still sent. An answer that comes too late is queued
  * like any message. Handles are consumed as by zx_channel_write.
  *
- * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes; then
+ * As zx_channel_write; ZX_ERR_INVALID_ARGS for a message of fewer than four bytes;
+ * ZX_ERR_NO_RESOURCES if the other end is in another process and no descriptor is left to wait with:
+ *   nothing is sent; then
  * ZX_ERR_TIMED_OUT; ZX_ERR_PEER_CLOSED; ZX_ERR_CANCELED if the handle is closed, or was sent in
  *   a message and read at the other end;
  * ZX_ERR_BUFFER_TOO_SMALL: the answer does not fit, and is lost;
@@ -250,12 +253,13 @@ zx_status_t zx_vmo_read(zx_handle_t handle, void* buffer, uint64_t offset, size_
 zx_status_t zx_vmo_write(zx_handle_t handle, const void* buffer, uint64_t offset,
                          size_t buffer_size);
 zx_status_t zx_vmo_get_size(zx_handle_t handle, uint64_t* size);
-/* Changes the size, rounded up to pages, for all handles to the memory; new bytes are zero. Needs
- * ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE. ZX_ERR_OUT_OF_RANGE: too large. */
+/* Changes the size, rounded up to pages, for all handles to the memory, and the stream size, to size
+ * itself; bytes from there on are zero. Needs ZX_RIGHT_WRITE and ZX_RIGHT_RESIZE.
+ * ZX_ERR_OUT_OF_RANGE: too large. ZX_ERR_ACCESS_DENIED: it is sealed. */
 zx_status_t zx_vmo_set_size(zx_handle_t handle, uint64_t size);
 
 /* Get and set the stream size, a number that the program defines: at first the size given to
- * zx_vmo_create, and never more than the size. Each process has its own; in a process that receives
+ * zx_vmo_create or zx_vmo_set_size, and never more than the size. Each process has its own; in a process that receives
  * the VMO it starts as the size. Setting needs ZX_RIGHT_WRITE. ZX_ERR_OUT_OF_RANGE: more than the
  * size. */
 zx_status_t zx_vmo_get_stream_size(zx_handle_t handle, uint64_t* size);
@@ -266,8 +270,8 @@ zx_status_t zx_vmo_set_stream_size(zx_handle_t handle, uint64_t size);
  * zero then; ZX_VMO_OP_ZERO zeroes the range. These need ZX_RIGHT_WRITE.
  * ZX_VMO_OP_CACHE_SYNC, _INVALIDATE, _CLEAN and _CLEAN_INVALIDATE need ZX_RIGHT_READ and do nothing,
  * because the memory is coherent. ZX_VMO_OP_DONT_NEED and _ALWAYS_NEED are accepted and ignored.
- * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op, or not whole pages for an op
- * that needs them. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
+ * ZX_ERR_OUT_OF_RANGE: beyond the end. ZX_ERR_INVALID_ARGS: another op, not whole pages for an op
+ * that needs them, or no bytes for a ZX_VMO_OP_CACHE_. ZX_ERR_NOT_SUPPORTED: ZX_VMO_OP_LOCK, _TRY_LOCK and _UNLOCK. ZX_ERR_NO_MEMORY. */
 zx_status_t zx_vmo_op_range(zx_handle_t handle, uint32_t op, uint64_t offset, uint64_t size,
                             void* buffer, size_t buffer_size);
 

@@ -48,10 +48,10 @@ exported! {
 
     /// Unwraps a descriptor.
     fn uncopy_zx_handle_to_fd(handle: zx_handle_t, out: Out<c_int>) {
-        let is_descriptor = matches!(*table::lease(handle)?, Handle::Descriptor(_));
-        if !is_descriptor {
-            return Err(Status::WrongType);
-        }
+        let lease = table::lease(handle)?;
+        let Handle::Descriptor(descriptor) = &*lease else { return Err(Status::WrongType) };
+        descriptor.check_rights(Rights::empty())?;
+        drop(lease);
         let taken = table::take(handle).ok_or(Status::BadHandle)?;
         let descriptor = Descriptor::try_from(taken).map_err(|_| Status::WrongType)?;
         give_fd(descriptor.into(), out)
@@ -138,6 +138,8 @@ impl Batch {
     /// Returns how many messages were sent, and the error of the first that was not. All handles are
     /// consumed.
     fn send(&self, handle: zx_handle_t, options: u32) -> (u32, Result<(), Status>) {
+        // Before it may be among the handles.
+        let lease = table::lease(handle);
         let mut moved = Vec::new();
         let mut are_valid = true;
         // Before the checks, because a call that fails consumes them too.
@@ -148,9 +150,9 @@ impl Batch {
         });
         let checked = if options == 0 { Ok(()) } else { Err(Status::InvalidArgs) };
         let valid = if are_valid { Ok(()) } else { Err(Status::BadHandle) };
-        let mut attempt = || {
+        let attempt = || {
             checked?;
-            let lease = table::lease(handle)?;
+            let lease = lease?;
             let channel = lease.object::<Channel>(Rights::WRITE)?;
             if self.num_iovecs as usize > MAX_REGIONS {
                 return Err(Status::OutOfRange);

@@ -130,7 +130,11 @@ exported! {
         let record = Record { buffer, buffer_size, actual_count, avail_count };
         match topic {
             ZX_INFO_HANDLE_VALID => table::lease(handle).map(drop),
-            ZX_INFO_HANDLE_BASIC => record.give(basic_info(&*table::lease(handle)?)),
+            ZX_INFO_HANDLE_BASIC => {
+                let lease = table::lease(handle)?;
+                lease.check_rights(Rights::empty())?;
+                record.give(basic_info(&lease))
+            }
             ZX_INFO_HANDLE_COUNT => {
                 let lease = table::lease(handle)?;
                 lease.check_rights(Rights::INSPECT)?;

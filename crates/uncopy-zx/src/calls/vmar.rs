@@ -108,6 +108,8 @@ exported! {
         let length = len.checked_next_multiple_of(page).ok_or(Status::OutOfRange)?;
         // The last page of the memory may be smaller than one of the processor.
         let end = len.checked_next_multiple_of(4096).and_then(|l| vmo_offset.checked_add(l as u64));
+        // No memory is longer.
+        let end = end.filter(|end| i64::try_from(*end).is_ok());
         check_extent(vmo, options, end)?;
         let access = Access {
             reads: options & PERM_READ != 0,

@@ -101,7 +101,7 @@ exported! {
             OP_LOCK | OP_UNLOCK | OP_TRY_LOCK => Err(Status::NotSupported),
             OP_CACHE_FIRST..=OP_CACHE_LAST => {
                 vmo.check_rights(Rights::READ)?;
-                vmo.check_range(offset, size)
+                if size == 0 { Err(Status::InvalidArgs) } else { vmo.check_range(offset, size) }
             }
             OP_DONT_NEED | OP_ALWAYS_NEED => vmo.check_range(offset, size),
             _ => Err(Status::InvalidArgs),

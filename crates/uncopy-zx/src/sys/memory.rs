@@ -152,11 +152,26 @@ impl Region for abi::zx_channel_iovec_t {
         unsafe { Lent::at(start, length) }
     }
 
-    /// Reads a byte of each page.
     fn check(&self) -> Result<(), Status> {
-        let Some(last) = self.length().checked_sub(1) else { return Ok(()) };
-        let behind_first_page = PAGE_BYTES - self.buffer % PAGE_BYTES;
-        let in_pages = (behind_first_page..last).step_by(PAGE_BYTES);
+        self.touch(self.length())
+    }
+
+    fn check_first(&self, bytes: usize) -> Result<(), Status> {
+        let is_shown = bytes < self.length() && bytes < self.in_first_page();
+        if is_shown { Ok(()) } else { self.touch(bytes.min(self.length())) }
+    }
+}
+
+impl abi::zx_channel_iovec_t {
+    /// Returns the number of bytes from the beginning to the end of that page.
+    fn in_first_page(&self) -> usize {
+        PAGE_BYTES - self.buffer % PAGE_BYTES
+    }
+
+    /// Reads a byte of each page that the first `bytes` lie in.
+    fn touch(&self, bytes: usize) -> Result<(), Status> {
+        let Some(last) = bytes.checked_sub(1) else { return Ok(()) };
+        let in_pages = (self.in_first_page()..last).step_by(PAGE_BYTES);
         for offset in [0, last].into_iter().chain(in_pages) {
             In::<u8>::at(self.buffer.wrapping_add(offset)).read()?;
         }

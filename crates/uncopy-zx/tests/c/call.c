@@ -1,6 +1,7 @@
 /* zx_channel_call and zx_channel_call_etc. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -279,6 +280,62 @@ static void calls_end_with_their_handles(void) {
   }
 }
 
+/* Over a socket the first four bytes were not looked at, because the transaction id is sent in their place. */
+static void a_bad_pointer_to_the_first_four_bytes_sends_nothing(void) {
+  zx_handle_t event;
+  message_t reply;
+  char rest[12] = "rest";
+  zx_channel_iovec_t parts[4] = {{(void*)8, 2, 0}, {rest, 1, 0}, {rest, 1, 0}, {rest, 12, 0}};
+  uint32_t bytes, handles;
+  new_channel(ends);
+  zx_channel_call_args_t args = {NULL, &event, &reply, NULL, 4, 0, sizeof(reply), 0};
+  for (args.wr_num_handles = 0; args.wr_num_handles < 2; ++args.wr_num_handles) {
+    event = new_event();
+    args.wr_bytes = NULL;
+    args.wr_num_bytes = 4;
+    EQ(zx_channel_call(ends[0], 0, 0, &args, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+    EQ(is_open(event), args.wr_num_handles == 0);
+    OK(is_open(event) ? ZX_OK : zx_event_create(0, &event));
+    args.wr_bytes = parts;
+    args.wr_num_bytes = 4;
+    EQ(zx_channel_call(ends[0], ZX_CHANNEL_WRITE_USE_IOVEC, 0, &args, &bytes, &handles),
+       ZX_ERR_INVALID_ARGS);
+    if (is_open(event)) OK(zx_handle_close(event));
+  }
+  /* The id ends in a page that is there, as all behind it. */
+  char* pages = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EQ(mprotect(pages, 4096, PROT_NONE), 0);
+  args.wr_bytes = pages + 4096 - 2;
+  args.wr_num_handles = 0;
+  for (args.wr_num_bytes = 4; args.wr_num_bytes < 4098; args.wr_num_bytes += 1023) {
+    EQ(zx_channel_call(ends[0], 0, 0, &args, &bytes, &handles), ZX_ERR_INVALID_ARGS);
+  }
+  munmap(pages, 2 * 4096);
+  EQ(zx_channel_read(ends[1], 0, NULL, NULL, 0, 0, NULL, NULL), ZX_ERR_SHOULD_WAIT);
+  close_both(ends);
+}
+
+static void* call_without_descriptors(void* arg) {
+  message_t request = {0, "transfer"}, reply;
+  zx_channel_call_args_t args = args_of(&request, &reply);
+  uint32_t bytes, handles;
+  struct rlimit limit = leave_descriptors(0);
+  EQ(zx_channel_call(ends[0], 0, zx_deadline_after(ZX_SEC(5)), &args, &bytes, &handles),
+     ZX_ERR_NO_RESOURCES);
+  more_descriptors(limit);
+  return arg;
+}
+
+/* The request was sent before the call found that it cannot wait for the answer. */
+static void a_call_that_cannot_wait_sends_nothing(void) {
+  new_wired_channel(ends);
+  pthread_t thread;
+  pthread_create(&thread, NULL, call_without_descriptors, NULL);
+  pthread_join(thread, NULL);
+  EQ(zx_channel_read(ends[1], 0, NULL, NULL, 0, 0, NULL, NULL), ZX_ERR_SHOULD_WAIT);
+  close_both(ends);
+}
+
 #define CALLERS 4
 #define CALLS 300
 
@@ -323,6 +380,8 @@ int main(void) {
   RUN(answers_that_do_not_fit_or_have_nowhere_to_go);
   RUN(a_call_that_fails_later_leaves_the_array_alone);
   RUN(calls_end_with_their_handles);
+  RUN(a_bad_pointer_to_the_first_four_bytes_sends_nothing);
+  RUN(a_call_that_cannot_wait_sends_nothing);
   RUN(several_callers_get_their_own_answers);
   return failures != 0;
 }

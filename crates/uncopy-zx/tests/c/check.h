@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <uncopy/zx.h>
@@ -101,6 +102,23 @@ static inline zx_koid_t koid_of(zx_handle_t handle) {
   zx_info_handle_basic_t info;
   OK(zx_object_get_info(handle, ZX_INFO_HANDLE_BASIC, &info, sizeof(info), NULL, NULL));
   return info.koid;
+}
+
+/* Lets the process open at most count more descriptors; returns the limit from before, for more_descriptors. */
+static inline struct rlimit leave_descriptors(rlim_t count) {
+  struct rlimit before, now;
+  int lowest = dup(0);
+  CHECK(lowest >= 0);
+  close(lowest);
+  EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  now = before;
+  now.rlim_cur = (rlim_t)lowest + count;
+  EQ(setrlimit(RLIMIT_NOFILE, &now), 0);
+  return before;
+}
+
+static inline void more_descriptors(struct rlimit limit) {
+  EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 /* Returns 1 while the handle is open. */

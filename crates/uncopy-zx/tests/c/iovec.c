@@ -171,6 +171,23 @@ static void batches_are_several_messages(void) {
   close_both(ends);
 }
 
+/* It was taken away before it was looked up: ZX_ERR_BAD_HANDLE. */
+static void a_batch_does_not_carry_its_own_endpoint(void) {
+  for (uint32_t before = 0; before < 2; ++before) {
+    zx_handle_t ends[2];
+    uint32_t sent = 99;
+    new_channel(ends);
+    zx_channel_iovec_t parts[2] = {{"ab", 2, UNCOPY_ZX_BATCH(0, 1 - before)},
+                                   {"cd", 2, UNCOPY_ZX_BATCH(before, before)}};
+    EQ(uncopy_zx_channel_write_batch(ends[0], 0, parts, 2, ends, 1, &sent), ZX_ERR_NOT_SUPPORTED);
+    EQ(sent, before);
+    CHECK(!is_open(ends[0]));
+    if (before == 1) read_back(ends[1], "ab", 2);
+    EQ(zx_channel_read(ends[1], 0, NULL, NULL, 0, 0, NULL, NULL), ZX_ERR_PEER_CLOSED);
+    OK(zx_handle_close(ends[1]));
+  }
+}
+
 int main(void) {
   choose_mode();
   RUN(parts_come_in_order_without_padding);
@@ -181,5 +198,6 @@ int main(void) {
   RUN(unaligned_arrays_and_buffers_are_fine);
   RUN(dispositions_go_with_iovecs);
   RUN(batches_are_several_messages);
+  RUN(a_batch_does_not_carry_its_own_endpoint);
   return failures != 0;
 }

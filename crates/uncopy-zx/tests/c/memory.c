@@ -71,6 +71,10 @@ static void mappings_are_checked(void) {
   OK(zx_vmar_map(root, READ | ZX_VM_ALLOW_FAULTS, 0, resizable, 0, 2 * SIZE, &at));
   CHECK(*(volatile char*)at == 0);
   OK(zx_vmar_unmap(root, at, 2 * SIZE));
+  EQ(zx_vmar_map(root, READ | ZX_VM_ALLOW_FAULTS, 0, vmo, INT64_MAX - 4095, SIZE, &at),
+     ZX_ERR_OUT_OF_RANGE);
+  EQ(zx_vmar_map(root, READ | ZX_VM_ALLOW_FAULTS, 0, vmo, UINT64_MAX - 4095, SIZE, &at),
+     ZX_ERR_OUT_OF_RANGE);
   OK(uncopy_zx_vmo_seal(resizable));
   OK(zx_vmar_map(root, READ, 0, resizable, 0, SIZE, &at));
   OK(zx_vmar_unmap(root, at, SIZE));

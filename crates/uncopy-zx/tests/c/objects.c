@@ -83,6 +83,51 @@ static void events_and_pairs(void) {
   OK(zx_handle_close(pair[0]));
 }
 
+/* One end of the pair was shared and the other was not, for good. */
+static void a_pair_is_whole_after_a_send_without_descriptors(void) {
+  int refused = 0;
+  for (rlim_t left = 0; left < 24; ++left) {
+    zx_handle_t ends[2], sent, again, port, got = ZX_HANDLE_INVALID, pair[2];
+    zx_port_packet_t packet;
+    char byte;
+    new_channel(ends);
+    if (is_local()) {
+      int fd = -1;
+      OK(uncopy_zx_channel_to_fd(ends[1], &fd));
+      OK(uncopy_zx_channel_from_fd(fd, &ends[1]));
+    }
+    OK(zx_eventpair_create(0, &pair[0], &pair[1]));
+    OK(zx_handle_duplicate(pair[0], ZX_RIGHT_SAME_RIGHTS, &sent));
+    OK(zx_handle_duplicate(pair[0], ZX_RIGHT_SAME_RIGHTS, &again));
+    OK(zx_port_create(0, &port));
+    OK(zx_object_wait_async(pair[1], port, 1, ZX_EVENTPAIR_PEER_CLOSED, 0));
+    struct rlimit limit = leave_descriptors(left);
+    zx_status_t status = zx_channel_write(ends[0], 0, "x", 1, &sent, 1);
+    more_descriptors(limit);
+    CHECK(status == ZX_OK || status == ZX_ERR_NO_RESOURCES);
+    if (status == ZX_OK) {
+      OK(zx_channel_read(ends[1], 0, &byte, &got, 1, 1, NULL, NULL));
+      OK(zx_handle_close(got));
+    } else {
+      ++refused;
+    }
+    OK(zx_channel_write(ends[0], 0, "x", 1, &again, 1));
+    OK(zx_channel_read(ends[1], 0, &byte, &got, 1, 1, NULL, NULL));
+    OK(zx_object_signal_peer(got, 0, ZX_USER_SIGNAL_0));
+    OK(zx_object_wait_one(pair[1], ZX_USER_SIGNAL_0, zx_deadline_after(ZX_SEC(5)), NULL));
+    OK(zx_object_signal_peer(pair[1], 0, ZX_USER_SIGNAL_1));
+    OK(zx_object_wait_one(got, ZX_USER_SIGNAL_1, zx_deadline_after(ZX_SEC(5)), NULL));
+    OK(zx_handle_close(got));
+    OK(zx_handle_close(pair[0]));
+    OK(zx_port_wait(port, zx_deadline_after(ZX_SEC(5)), &packet));
+    EQ(zx_object_signal_peer(pair[1], 0, ZX_USER_SIGNAL_0), ZX_ERR_PEER_CLOSED);
+    OK(zx_handle_close(pair[1]));
+    OK(zx_handle_close(port));
+    close_both(ends);
+  }
+  CHECK(refused > 8 && refused < 24);
+}
+
 static void fifos(void) {
   zx_handle_t ends[2];
   EQ(zx_fifo_create(0, 1, 0, &ends[0], &ends[1]), ZX_ERR_OUT_OF_RANGE);
@@ -177,6 +222,11 @@ static void memory(void) {
   EQ(zx_object_get_property(weak, ZX_PROP_NAME, name, 32), ZX_ERR_ACCESS_DENIED);
   OK(zx_handle_close(weak));
   EQ(zx_vmo_set_size(vmo, 4096), ZX_ERR_ACCESS_DENIED);
+  for (uint32_t op = ZX_VMO_OP_CACHE_SYNC; op <= ZX_VMO_OP_CACHE_CLEAN_INVALIDATE; ++op) {
+    OK(zx_vmo_op_range(vmo, op, 0, 1, NULL, 0));
+    EQ(zx_vmo_op_range(vmo, op, 0, 0, NULL, 0), ZX_ERR_INVALID_ARGS);
+    EQ(zx_vmo_op_range(vmo, op, 8192, 1, NULL, 0), ZX_ERR_OUT_OF_RANGE);
+  }
   OK(zx_handle_close(vmo));
 }
 
@@ -202,6 +252,16 @@ static void memory_that_changes_its_size(void) {
   OK(zx_vmo_set_size(vmo, 4096));
   OK(zx_vmo_read(vmo, back, 4092, 4));
   EQ(memcmp(back, "\0\0\0", 4), 0);
+  /* The rest of the last page kept its bytes, and the stream size what it was. */
+  OK(zx_vmo_write(vmo, "secret", 0, 6));
+  OK(zx_vmo_set_size(vmo, 1));
+  OK(zx_vmo_get_stream_size(vmo, &size));
+  EQ(size, 1);
+  OK(zx_vmo_set_size(vmo, 4096));
+  OK(zx_vmo_get_stream_size(vmo, &size));
+  EQ(size, 4096);
+  OK(zx_vmo_read(vmo, back, 0, 4));
+  EQ(memcmp(back, "s\0\0", 4), 0);
   EQ(zx_vmo_set_size(vmo, UINT64_MAX), ZX_ERR_OUT_OF_RANGE);
   OK(zx_handle_duplicate(vmo, ZX_RIGHT_READ | ZX_RIGHT_WRITE, &fixed));
   EQ(zx_vmo_set_size(fixed, 1), ZX_ERR_ACCESS_DENIED);
@@ -263,6 +323,7 @@ int main(void) {
   RUN(stale_values_are_bad_handles_for_ever);
   RUN(info_says_how_much_there_is);
   RUN(events_and_pairs);
+  RUN(a_pair_is_whole_after_a_send_without_descriptors);
   RUN(fifos);
   RUN(sockets);
   RUN(memory);

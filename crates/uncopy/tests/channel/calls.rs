@@ -3,12 +3,12 @@
 use std::io::IoSlice;
 use std::time::Duration;
 
-use testbed::{LONG, Transport};
+use testbed::{LONG, Transport, carried};
 use uncopy::channel::{
     Channel, Deadline, Disposition, EventPair, Handle, Kind, Object, Rights, Signals, Status,
 };
 
-use crate::channel::{is_orphan, past, send};
+use crate::channel::{is_orphan, moved, past, send};
 
 /// Answers the next message with its own first four bytes and `body`.
 fn answer(channel: &Channel, body: &[u8]) -> [u8; 4] {
@@ -152,6 +152,33 @@ pub(crate) fn a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued(ove
     let txid = answer(&far, b"too late");
     let queued = near.read().unwrap();
     assert_eq!((&queued[..4], &queued[4..]), (&txid[..], &b"too late"[..]));
+}
+
+/// Both ends counted from the same number: over a socket the request of one was the answer to the other.
+pub(crate) fn a_request_of_the_other_end_is_no_answer_to_a_later_call(over: Transport) {
+    let (near, far) = over.channels();
+    let call = |from: &Channel, body| from.call(&[IoSlice::new(body)], vec![], past());
+    for _ in 0..3 {
+        assert_eq!(call(&far, b"0000of far").unwrap_err(), Status::TimedOut);
+        assert_eq!(call(&near, b"0000of near").unwrap_err(), Status::TimedOut);
+        assert_eq!(&near.read().unwrap()[4..], b"of far");
+        assert_eq!(&far.read().unwrap()[4..], b"of near");
+    }
+}
+
+/// An end that arrived counted from the beginning: the late answer to a call from before was that to its first call.
+pub(crate) fn an_end_that_moved_gives_no_transaction_id_again(over: Transport) {
+    let id = |near: &Channel, far: &Channel| {
+        near.call(&[IoSlice::new(b"0000")], vec![], past()).unwrap_err();
+        u32::from_ne_bytes(*far.read().unwrap().first_chunk().unwrap())
+    };
+    let (near, far) = over.channels();
+    let first = id(&near, &far);
+    let near = carried(near);
+    let second = id(&near, &far);
+    assert_eq!(second, first.wrapping_add(1) | 1 << 31);
+    let near = moved(near);
+    assert!(![first, second].contains(&id(&near, &far)));
 }
 
 pub(crate) fn a_call_checks_in_zircons_order(over: Transport) {

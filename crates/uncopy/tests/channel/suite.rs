@@ -22,6 +22,8 @@ macro_rules! suite {
                 a_call_with_a_disposition_that_fails_sends_nothing,
                 several_callers_each_get_their_own_answer,
                 a_deadline_in_the_past_still_sends_and_a_late_answer_is_queued,
+                a_request_of_the_other_end_is_no_answer_to_a_later_call,
+                an_end_that_moved_gives_no_transaction_id_again,
                 a_call_checks_in_zircons_order,
                 a_call_checks_the_size_before_the_handles,
                 a_closed_peer_and_a_revoked_handle_end_a_call,
@@ -44,6 +46,7 @@ macro_rules! suite {
             waiting: [
                 readable_is_set_exactly_while_the_queue_is_not_empty,
                 a_program_can_change_only_user_signals,
+                the_last_change_of_a_signal_counts_whichever_end_made_it,
                 a_wait_ends_with_its_signal_its_handle_or_its_deadline,
                 a_wait_that_spins_ends_as_one_that_sleeps,
                 two_threads_that_spin_at_two_ends_both_see_their_messages,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use testbed::{LONG, Transport};
 use uncopy::channel::{
     AsyncOptions, Channel, Deadline, Event, EventPair, Object, PacketContents, Port, Rights,
-    Signals, Status, WaitItem, wait_many,
+    Signals, SocketKind, Status, WaitItem, wait_many,
 };
 
 use crate::channel::{past, polls_readable, send, send_handles};
@@ -40,6 +40,28 @@ pub(crate) fn a_program_can_change_only_user_signals(over: Transport) {
     let deaf = event.duplicate(Some(Rights::TRANSFER)).unwrap();
     assert_eq!(deaf.signal(Signals::empty(), Signals::SIGNALED), Err(Status::AccessDenied));
     assert_eq!(deaf.wait_one(Signals::SIGNALED, past()), Err(Status::AccessDenied));
+}
+
+/// Over a socket the earlier changes of the other end were applied later, to those that this end had made.
+pub(crate) fn the_last_change_of_a_signal_counts_whichever_end_made_it(over: Transport) {
+    fn check(near: &dyn Object, far: &dyn Object) {
+        let (kind, none) = (near.kind(), Signals::empty());
+        near.signal(none, Signals::USER_0).unwrap();
+        far.signal_peer(Signals::USER_0, Signals::USER_1).unwrap();
+        near.signal(Signals::USER_1, Signals::USER_0).unwrap();
+        let user = Signals::USER_0 | Signals::USER_1;
+        assert_eq!(near.signals() & user, Signals::USER_0, "{kind:?}");
+        far.signal_peer(Signals::USER_0, Signals::USER_1).unwrap();
+        assert_eq!(near.signals() & user, Signals::USER_1, "{kind:?}");
+    }
+    let (near, far) = over.channels();
+    check(&near, &far);
+    let (near, far) = over.fifos(4, 4);
+    check(&near, &far);
+    let (near, far) = over.sockets(SocketKind::Stream);
+    check(&near, &far);
+    let (near, far) = over.event_pairs();
+    check(&near, &far);
 }
 
 pub(crate) fn a_wait_ends_with_its_signal_its_handle_or_its_deadline(over: Transport) {

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Channel, ChannelEnd};
+use super::{Calls, Channel, ChannelEnd};
 use crate::Status;
 use crate::channel::queue::Bounds;
 use crate::peer::{End, HAS_READ_NOTICE, Peered};
@@ -11,6 +11,15 @@ use crate::signals::Signals;
 use crate::transport::parcel::Parts;
 use crate::transport::wire::Wire;
 use uncopy_os::seqpacket;
+
+/// Lowest of the bits of `extra` that hold the number of the last transaction: all above [`HAS_READ_NOTICE`]. Other
+/// versions send zeros there, and ignore them.
+const LAST_NUMBER_SHIFT: u32 = HAS_READ_NOTICE.trailing_zeros() + 1;
+
+/// Returns the kind-specific bits, which are the upper half of `extra`.
+pub(super) fn bits_of(calls: &Calls) -> u32 {
+    calls.last_number() << (LAST_NUMBER_SHIFT - 32)
+}
 
 impl Channel {
     /// Turns the endpoint into a socket (`AF_UNIX`, `SOCK_SEQPACKET`), for a process that takes it with
@@ -50,6 +59,7 @@ impl Channel {
     /// Makes an endpoint of what another process sent.
     pub(crate) fn arrive(mut parts: Parts, rights: Rights) -> Option<Channel> {
         let mut ends = [(); 2].map(|()| ChannelEnd::new(Bounds::default()));
+        ends[0].calls = Calls::after((parts.extra >> LAST_NUMBER_SHIFT) as u32);
         if parts.extra & HAS_READ_NOTICE != 0 {
             // Index 0 is this process's end.
             ends[0].read_notice = Some(parts.fds.pop().filter(|fd| seqpacket::is_seqpacket(fd))?);

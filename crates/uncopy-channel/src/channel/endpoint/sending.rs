@@ -230,11 +230,10 @@ impl Channel {
     }
 
     /// Takes the handles if each may be sent from here; otherwise returns the status of the first
-    /// that may not.
+    /// that may not, and leaves them to be closed.
     pub(crate) fn check_handles(&self, handles: &mut Vec<Handle>) -> Result<Vec<Handle>, Status> {
-        let handles = std::mem::take(handles);
         handles.iter().try_for_each(|handle| self.check_handle(handle))?;
-        Ok(handles)
+        Ok(std::mem::take(handles))
     }
 
     /// Makes the first checks of a handle that is to be sent from here.
