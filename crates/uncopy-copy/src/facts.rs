@@ -224,14 +224,16 @@ pub(crate) fn setting(
 /// Most of the source is not in the page cache, as far as samples show. `false` where the
 /// kernel does not say, and for files in memory: each of their pages would be looked at.
 fn is_cold(source: &Source<'_>) -> bool {
-    let Some(fd) = source.here().filter(|_| !source.filesystem.is_memory()) else { return false };
+    if source.here().is_none() || source.filesystem.is_memory() {
+        return false;
+    }
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
     let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
     let length = SAMPLE_BYTES.min(size).max(1);
     let last = size.saturating_sub(length);
     let cached: u64 = (0..samples)
-        .map(|i| file::cached_bytes(fd, last / samples * i, length).unwrap_or(length))
+        .map(|i| source.cached_bytes(last / samples * i, length).unwrap_or(length))
         .sum();
     cached < samples * length / 2
 }

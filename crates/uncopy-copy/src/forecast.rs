@@ -17,7 +17,7 @@ use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
 use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
 use uncopy_os::file::{self, DirectAlign};
-use uncopy_os::{mapping, transfer};
+use uncopy_os::transfer;
 
 /// Bytes moved to try a mechanism: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
@@ -86,6 +86,7 @@ pub fn forecast(
     let destination = Destination::resolve(destination_path, &source, options)?;
     let directory = destination.directory();
     let mut facts = facts::gather(&source, &destination, directory, options);
+    let cached_bytes = source.cached_bytes(0, source.stat.size);
     let files = TrialFiles::open(&directory_of(destination.path()));
     let written = files
         .as_ref()
@@ -128,7 +129,7 @@ pub fn forecast(
         source_bytes: source.stat.size,
         is_empty: source.has_reliable_size() && source.stat.size == 0,
         is_one_hole,
-        cached_bytes: cached_bytes(&source),
+        cached_bytes,
         source_device,
         written_to: written_to(&destination_device, &facts, destination.path()),
         destination_device,
@@ -170,13 +171,6 @@ fn is_one_hole(source: &Source<'_>, facts: &CopyFacts) -> bool {
         && !facts.destination_is_stream
         && size > 0
         && matches!(source.file.segment(0, size), Segment::Hole { end, .. } if end == size)
-}
-
-/// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.
-fn cached_bytes(source: &Source<'_>) -> Option<u64> {
-    let fd = source.here()?;
-    let asked = file::cached_bytes(fd, 0, 0);
-    asked.or_else(|_| mapping::resident_bytes(fd, source.stat.size)).ok()
 }
 
 fn directory_of(path: &Path) -> PathBuf {
