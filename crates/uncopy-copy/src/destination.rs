@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 
 use super::backup;
 use super::display_path::DisplayPath;
@@ -18,7 +18,7 @@ use uncopy_core::{Contradiction, Errno, Error, FileKind, Objection, Reason, Resu
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError, LinkTarget};
-use uncopy_os::name;
+use uncopy_os::{Sys, name};
 
 /// The name that the copy gets, and the file that has that name now.
 pub(crate) struct Destination<'a> {
@@ -143,6 +143,11 @@ impl<'a> Destination<'a> {
         let known = self.filesystem.filter(|_| self.found.is_none());
         let ask = || Filesystem::from_magic(file::filesystem_magic(written).unwrap_or(0));
         known.unwrap_or_else(ask)
+    }
+
+    /// Opens the existing destination again, to read from it.
+    pub(crate) fn open_found(&self) -> Sys<OwnedFd> {
+        name::open_existing(&self.directory, &self.name, OFlags::RDONLY | OFlags::NONBLOCK)
     }
 
     /// Notes the destination's temporary names beside it.
