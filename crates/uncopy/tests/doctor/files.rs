@@ -330,6 +330,18 @@ fn unlike_others() -> Vec<Row> {
             scene.swap = Some(Swap::on(&scene.source));
         })
         .remove(|scene| scene.swap = None),
+        Row::new("little space", (Place::Xfs, Place::Tmpfs), ("not-tried", Unknown, "ENOSPC"))
+            .create(|scene| {
+                scene.fill(20_000);
+                let directory = scene.destination.parent().unwrap();
+                let size = ["-t", "tmpfs", "-o", "size=32k", "tmpfs"].map(AsRef::as_ref);
+                run_tool("mount", size.into_iter().chain([directory.as_os_str()]));
+            })
+            .remove(|scene| {
+                run_tool("umount", [scene.destination.parent().unwrap()]);
+                to_xfs(scene);
+            })
+            .uncopied(),
     ]
 }
 
