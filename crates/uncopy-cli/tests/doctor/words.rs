@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_copy_is_judged_with_the_flags_of_cp,
         [] settings_are_named_with_their_origin,
         [] a_directory_is_judged_by_its_largest_file,
+        [Need::Tool("prlimit")] a_limit_on_the_size_of_files_is_an_answer,
         [Need::Root, Need::Tool("setpriv")] a_directory_without_write_permission_is_not_judged,
     ]
 }
@@ -144,6 +145,18 @@ fn report_of(program: &testbed::Program) -> serde_json::Value {
     let run = program.run();
     assert!(run.stderr.is_empty(), "{}", run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
+}
+
+/// The signal killed it.
+fn a_limit_on_the_size_of_files_is_an_answer() {
+    let scratch = Place::Disk.scratch();
+    std::fs::write(scratch.join("source"), [7; 10_000]).unwrap();
+    for (words, codes) in [("doctor source copy", &[0, 6, 7][..]), ("capabilities .", &[0])] {
+        let program = uncopy(words).current_dir(scratch.path());
+        let run = program.through(["prlimit", "--fsize=16384"]).run();
+        let code = run.status.code().unwrap_or_else(|| panic!("{words}: {}", run.status));
+        assert!(codes.contains(&code), "{words}: {code} {}", run.stderr);
+    }
 }
 
 fn a_directory_is_judged_by_its_largest_file() {
