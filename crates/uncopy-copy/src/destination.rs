@@ -169,6 +169,14 @@ impl<'a> Destination<'a> {
         self.found.as_ref().is_some_and(|f| f.stat.file_type() == FileType::Fifo)
     }
 
+    /// Whether an existing file is append-only or immutable: also root can neither write over it nor replace it
+    /// (ioctl_iflags(2)).
+    fn is_fixed(&self, found: &ExistingEntry) -> bool {
+        found.stat.is_flagged
+            && (file::is_append_only(&found.handle) == Ok(true)
+                || name::may_write(&self.directory, &self.name) == Err(Errno::EPERM))
+    }
+
     fn check(
         &self,
         found: &ExistingEntry,
@@ -200,7 +208,13 @@ impl<'a> Destination<'a> {
             }
             _ => return Ok(()),
         }
-        if options.existing == Existing::Keep || options.writes_into_existing() {
+        if options.existing == Existing::Keep {
+            return Ok(());
+        }
+        if !options.attributes_only && self.is_fixed(found) {
+            return refuse(Reason::System { errno: Errno::EPERM });
+        }
+        if options.writes_into_existing() {
             return Ok(());
         }
         if found.stat.mount_root {
