@@ -260,6 +260,9 @@ fn split(path: &Path) -> Result<(&Path, &OsStr)> {
             Ok((parent.unwrap_or(Path::new(".")), name))
         }
         _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
+        _ if follow::stat(path).is_err_and(|stopped| stopped.errno() == Errno::ENOENT) => {
+            Err(Error::system("open", path, Errno::ENOENT))
+        }
         _ => Err(Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory })),
     }
 }
@@ -276,8 +279,8 @@ mod tests {
             ("d/a", Some(("d", "a"))),
             ("./a", Some((".", "a"))),
             ("../a", Some(("..", "a"))),
-            ("d/", None),
-            ("d/.", None),
+            ("src/", None),
+            ("src/.", None),
             ("..", None),
             ("/", None),
             ("", None),

@@ -15,6 +15,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_copy_is_judged_with_the_flags_of_cp,
         [] settings_are_named_with_their_origin,
         [] a_directory_is_judged_by_its_largest_file,
+        [] a_destination_that_is_not_there_is_named_so,
         [Need::Tool("prlimit")] a_limit_on_the_size_of_files_is_an_answer,
         [Need::Root, Need::Tool("setpriv")] a_directory_without_write_permission_is_not_judged,
     ]
@@ -145,6 +146,16 @@ fn report_of(program: &testbed::Program) -> serde_json::Value {
     let run = program.run();
     assert!(run.stderr.is_empty(), "{}", run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
+}
+
+/// It was called a directory.
+fn a_destination_that_is_not_there_is_named_so() {
+    let scratch = Place::Disk.scratch();
+    std::fs::write(scratch.join("source"), "x").unwrap();
+    for destination in ["nosuch/", "nosuch/."] {
+        let run = uncopy(&format!("doctor source {destination}")).current_dir(scratch.path()).run();
+        assert!(run.failed(1).contains("ENOENT"), "{destination}: {}", run.stderr);
+    }
 }
 
 /// The signal killed it.
