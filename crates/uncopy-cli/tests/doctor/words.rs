@@ -8,6 +8,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] the_verdict_is_the_first_line,
         [] several_targets_have_one_exit_code,
+        [] a_datagram_that_cannot_be_sent_is_not_copied,
         [] findings_are_explained,
         [] refusals_end_in_a_next_step,
         [] json_says_the_same,
@@ -37,6 +38,22 @@ fn several_targets_have_one_exit_code() {
     assert_eq!(run.status.code(), Some(1), "one of them is not there: {}", run.stderr);
     assert!(run.stderr.contains("cannot find the network device nonesuch0"), "{}", run.stderr);
     assert_eq!(run.stdout.matches("will be copied").count(), 2, "{}", run.stdout);
+}
+
+/// It was to be copied.
+fn a_datagram_that_cannot_be_sent_is_not_copied() {
+    for (words, expected) in [
+        ("--size 65507 udp://127.0.0.1:9", 6),
+        ("--size 65508 udp://127.0.0.1:9", 7),
+        ("--size 65527 udp://[::1]:9", 6),
+        ("--size 65528 udp://[::1]:9", 7),
+        ("--size 70000 tcp://127.0.0.1:9", 6),
+    ] {
+        let run = uncopy(&format!("doctor --json {words}")).run();
+        let report = report(&run, expected);
+        let found = finding(&report, "datagram-too-long");
+        assert_eq!(found.is_some(), expected == 7, "{words}: {report}");
+    }
 }
 
 fn findings_are_explained() {
