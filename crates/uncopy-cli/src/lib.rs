@@ -77,6 +77,9 @@ pub fn run_and_exit(arguments: impl IntoIterator<Item = OsString>) -> ! {
 
 /// Runs the program, and calls `end` before the memory of its flags is freed.
 fn run_then<T>(arguments: &[OsString], end: impl FnOnce(Exit) -> T) -> T {
+    if let Err(error) = stop::survive_full_files() {
+        return end(stop::failed(&error));
+    }
     if let Some(flags) = CopyArgs::from_paths_only(arguments) {
         let configured = config::Configured::new(flags, None, |_| false);
         return end(exit_of(configured.and_then(|configured| cp::run(&configured, None))));

@@ -31,6 +31,20 @@ pub(crate) fn failed(error: &io::Error) -> Exit {
     report::failed_to("listen to signals", error, "check which seccomp filter forbids sigaction(2)")
 }
 
+/// Lets every command survive a write beyond `ulimit -f`, which fails with EFBIG then (setrlimit(2)): what it has made is
+/// cleaned up, and trials of the doctor are answers.
+pub(crate) fn survive_full_files() -> io::Result<()> {
+    #[cfg(unix)]
+    survive(signal_hook::consts::signal::SIGXFSZ)?;
+    Ok(())
+}
+
+/// Installs a handler: without one the signal kills.
+#[cfg(unix)]
+fn survive(signal: i32) -> io::Result<()> {
+    flag::register(signal, Arc::new(AtomicBool::new(false))).map(drop)
+}
+
 /// Request to stop, set by the first of `SIGHUP`, `SIGINT` and `SIGTERM`; one that comes when the first has long been
 /// delivered kills at once.
 #[derive(Default)]
@@ -44,13 +58,9 @@ pub(crate) struct Stop {
 impl Stop {
     /// Does not install the handlers yet: until [`Stop::listen`] these signals kill the process.
     pub(crate) fn new() -> io::Result<Stop> {
-        // With any handler, a write beyond `ulimit -f` fails with EFBIG (setrlimit(2)), and one to
-        // a pipe without a reader with EPIPE, and the copy is cleaned up; without a handler these
-        // signals kill.
+        // A write to a pipe without a reader fails with EPIPE then, and the copy is cleaned up.
         #[cfg(unix)]
-        for number in [signal_hook::consts::signal::SIGXFSZ, signal_hook::consts::signal::SIGPIPE] {
-            flag::register(number, Arc::new(AtomicBool::new(false)))?;
-        }
+        survive(signal_hook::consts::signal::SIGPIPE)?;
         Ok(Stop::default())
     }
 

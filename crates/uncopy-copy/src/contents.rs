@@ -42,8 +42,7 @@ impl FileCopy<'_, '_> {
         let source = self.source;
         let mut digest = self.prepare_digests()?;
         let skips_cache = self.options().cache == Cache::Skip;
-        self.was_cached =
-            skips_cache && source.here().is_none_or(|fd| file::cached_bytes(fd, 0, 0) != Ok(0));
+        self.was_cached = skips_cache && source.cached_bytes(0, source.stat.size) != Some(0);
         let reached = if self.facts.transforms {
             self.receipt.refusals = plan::refusals(&self.facts, Some(Mechanism::ReadWrite));
             compress::write(self.request.conversion(), self)?

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 
 use super::backup;
 use super::display_path::DisplayPath;
@@ -18,7 +18,7 @@ use uncopy_core::{Contradiction, Errno, Error, FileKind, Objection, Reason, Resu
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{self, FollowError, LinkTarget};
-use uncopy_os::name;
+use uncopy_os::{Sys, name};
 
 /// The name that the copy gets, and the file that has that name now.
 pub(crate) struct Destination<'a> {
@@ -145,6 +145,11 @@ impl<'a> Destination<'a> {
         known.unwrap_or_else(ask)
     }
 
+    /// Opens the existing destination again, to read from it.
+    pub(crate) fn open_found(&self) -> Sys<OwnedFd> {
+        name::open_existing(&self.directory, &self.name, OFlags::RDONLY | OFlags::NONBLOCK)
+    }
+
     /// Notes the destination's temporary names beside it.
     pub(crate) fn register(&self) -> Register {
         Register::new(Arc::clone(&self.directory), &self.name)
@@ -162,6 +167,14 @@ impl<'a> Destination<'a> {
     /// The existing destination is a FIFO.
     pub(crate) fn is_fifo(&self) -> bool {
         self.found.as_ref().is_some_and(|f| f.stat.file_type() == FileType::Fifo)
+    }
+
+    /// Whether an existing file is append-only or immutable: also root can neither write over it nor replace it
+    /// (ioctl_iflags(2)).
+    fn is_fixed(&self, found: &ExistingEntry) -> bool {
+        found.stat.is_flagged
+            && (file::is_append_only(&found.handle) == Ok(true)
+                || name::may_write(&self.directory, &self.name) == Err(Errno::EPERM))
     }
 
     fn check(
@@ -195,7 +208,13 @@ impl<'a> Destination<'a> {
             }
             _ => return Ok(()),
         }
-        if options.existing == Existing::Keep || options.writes_into_existing() {
+        if options.existing == Existing::Keep {
+            return Ok(());
+        }
+        if !options.attributes_only && self.is_fixed(found) {
+            return refuse(Reason::System { errno: Errno::EPERM });
+        }
+        if options.writes_into_existing() {
             return Ok(());
         }
         if found.stat.mount_root {
@@ -241,6 +260,9 @@ fn split(path: &Path) -> Result<(&Path, &OsStr)> {
             Ok((parent.unwrap_or(Path::new(".")), name))
         }
         _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
+        _ if follow::stat(path).is_err_and(|stopped| stopped.errno() == Errno::ENOENT) => {
+            Err(Error::system("open", path, Errno::ENOENT))
+        }
         _ => Err(Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory })),
     }
 }
@@ -257,8 +279,8 @@ mod tests {
             ("d/a", Some(("d", "a"))),
             ("./a", Some((".", "a"))),
             ("../a", Some(("..", "a"))),
-            ("d/", None),
-            ("d/.", None),
+            ("src/", None),
+            ("src/.", None),
             ("..", None),
             ("/", None),
             ("", None),

@@ -7,12 +7,15 @@ use super::context::CopyContext;
 use super::destination::Destination;
 use super::mechanism::{Setting, Tail};
 use super::options::{Allow, Cache, CopyOptions, Require, Transform};
-use super::plan::{self, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_COLD_MIN_BYTES, DirectPath};
+use super::plan::{
+    self, Attempted, COLD_MATTERS_MIN_BYTES, CopyFacts, DIRECT_COLD_MIN_BYTES, DirectPath, PlanStep,
+};
 use super::source::Source;
 use super::sparse::{self, Segment};
-use uncopy_core::Mechanism;
+use uncopy_core::{Errno, Mechanism, Reason};
 use uncopy_os::capabilities::{Device, DeviceKind, Filesystem};
 use uncopy_os::file::{self, Stat};
+use uncopy_os::probe;
 
 /// Below this size no file fills what the kernel lets lie dirty.
 const BUDGET_MATTERS_BYTES: u64 = 256 << 20;
@@ -80,41 +83,105 @@ pub(crate) fn are_shared_in_turn(
     source == destination
         && destination == Filesystem::BTRFS
         && options.transform == Transform::None
-        && plan::next(&facts, &[]) == plan::PlanStep::Try(Mechanism::Reflink)
+        && plan::next(&facts, &[]) == PlanStep::Try(Mechanism::Reflink)
+}
+
+/// A place for new files, as far as it is known without writing.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) filesystem: Filesystem,
+    pub(crate) device: (u32, u32),
+    /// Whether files of the source's directory have its device.
+    pub(crate) is_of_source: bool,
+}
+
+impl Target {
+    /// Returns what stops a mechanism for certain, whatever the file is like.
+    fn stops(self, source: &Source<'_>, mechanism: Mechanism) -> Option<Errno> {
+        let is_elsewhere = self.is_another(source.filesystem);
+        match mechanism {
+            Mechanism::Reflink if is_elsewhere => Some(Errno::EXDEV),
+            Mechanism::Reflink if self.filesystem.copies_by_splice() => Some(Errno::EOPNOTSUPP),
+            Mechanism::CopyFileRange if is_elsewhere && !probe::copies_between_filesystems() => {
+                Some(Errno::EXDEV)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is another filesystem for certain. One can have several devices (btrfs, overlayfs), and a server several
+    /// mounts.
+    fn is_another(self, source: Filesystem) -> bool {
+        let has_one_device = match self.filesystem {
+            Filesystem::XFS | Filesystem::F2FS | Filesystem::VFAT | Filesystem::EXFAT => true,
+            other => other.copies_by_splice(),
+        };
+        match source == self.filesystem {
+            true => has_one_device && !self.is_of_source,
+            false => !source.is_network() || !self.filesystem.is_network(),
+        }
+    }
+
+    /// Returns the effect of direct writes: that on the source, on one filesystem. `None`: it is not known.
+    fn direct(self, source: &Source<'_>) -> Option<DirectPath> {
+        let (filesystem, device) = (self.filesystem, self.device);
+        if self.is_of_source {
+            return Some(direct_path(&source.stat, filesystem));
+        }
+        match filesystem {
+            Filesystem::EXT4 | Filesystem::XFS if probe::shows_direct_alignment() => {
+                Some(direct_path_to(device))
+            }
+            _ if filesystem.is_memory() => Some(DirectPath::None),
+            _ => None,
+        }
+    }
 }
 
 /// The mechanism that a file would go by to a new one, as far as is known without writing:
 /// whether extents can be shared is known by trying alone, and guessed here by the filesystem.
-/// `None`: it has no bytes to move, or the options leave nothing.
+/// `None`: it has no bytes to move, or it is not known.
+///
+/// # Errors
+/// The options leave no mechanism that could work.
 pub(crate) fn foreseen(
     source: &Source<'_>,
-    destination: Filesystem,
-    same_device: bool,
+    target: Target,
     options: &CopyOptions,
-) -> Option<Mechanism> {
-    if source.has_reliable_size() && (source.stat.size == 0 || is_hole(source)) {
-        return None;
+) -> std::result::Result<Option<Mechanism>, Reason> {
+    let has_no_bytes = source.has_reliable_size() && (source.stat.size == 0 || is_hole(source));
+    if has_no_bytes || options.attributes_only {
+        return Ok(None);
     }
+    let destination = target.filesystem;
     let mut facts = CopyFacts {
         is_elsewhere: source.there().is_some(),
         data_bytes: source.size().unwrap_or(0).min(source.stat.blocks.saturating_mul(512)),
         has_holes: has_holes(source),
         ..of_dense(source.size(), source.filesystem, destination, options)
     };
-    // Files of one filesystem take direct writes alike.
+    let direct = target.direct(source);
     let context = CopyContext::new();
-    refine_by(&mut facts, source, || same_device.then(|| source.stat.clone()), &context);
-    let shares =
-        same_device && source.here().is_some() && plan::shares_by_copy_file_range(destination);
-    let not_shared = (!shares).then_some(plan::Attempted {
-        mechanism: Mechanism::Reflink,
-        errno: None,
-        moved_bytes: 0,
-    });
-    match plan::next(&facts, not_shared.as_slice()) {
-        plan::PlanStep::Try(mechanism) => Some(mechanism),
-        plan::PlanStep::GiveUp => None,
+    refine_by(&mut facts, source, || direct.unwrap_or(DirectPath::None), &context);
+    let tried = |mechanism, errno| Attempted { mechanism, errno, moved_bytes: 0 };
+    let stops =
+        |mechanism| target.stops(source, mechanism).map(|errno| tried(mechanism, Some(errno)));
+    let mut attempted: Vec<Attempted> = plan::by_cost(&facts).filter_map(stops).collect();
+    // Whatever is not known may work.
+    let hopeful = CopyFacts { direct: direct.unwrap_or(DirectPath::Moves), ..facts.clone() };
+    if plan::next(&hopeful, &attempted) == PlanStep::GiveUp {
+        let refused = attempted.iter().filter(|tried| plan::is_allowed(&facts, tried.mechanism));
+        let refused = refused.map(|tried| plan::stopped(tried.mechanism, tried.errno, 0, &facts));
+        return Err(plan::no_mechanism(&facts, &refused.collect::<Vec<_>>()));
     }
+    let shares = target.is_of_source && plan::shares_by_copy_file_range(destination);
+    attempted.extend((!shares).then(|| tried(Mechanism::Reflink, None)));
+    let may_be_another = !target.is_of_source && !target.is_another(source.filesystem);
+    Ok(match plan::next(&facts, &attempted) {
+        PlanStep::Try(Mechanism::CopyFileRange) if may_be_another => None,
+        PlanStep::Try(mechanism) => Some(mechanism),
+        PlanStep::GiveUp => None,
+    })
 }
 
 /// Adds what is looked up in `/sys` and `/proc`, which takes longer than to reflink a file.
@@ -124,23 +191,26 @@ pub(crate) fn refine(
     staging: BorrowedFd<'_>,
     context: &CopyContext<'_>,
 ) {
-    refine_by(facts, source, || file::stat(staging).ok(), context);
+    let filesystem = facts.destination;
+    let direct =
+        || file::stat(staging).map_or(DirectPath::None, |stat| direct_path(&stat, filesystem));
+    refine_by(facts, source, direct, context);
 }
 
-/// [`refine`] for a destination that is like `written`.
+/// [`refine`] for a destination with this effect of direct writes.
 fn refine_by(
     facts: &mut CopyFacts,
     source: &Source<'_>,
-    written: impl FnOnce() -> Option<Stat>,
+    direct: impl FnOnce() -> DirectPath,
     context: &CopyContext<'_>,
 ) {
     let size = facts.size.unwrap_or(0);
     let is_named = matches!(facts.allow, Allow::Only(only) if only.is_direct());
     if size >= facts.tuning.direct_min.bytes || facts.require.may_move() || is_named {
-        facts.direct = written().map_or(DirectPath::None, |s| direct_path(&s, facts.destination));
+        facts.direct = direct();
         // Mapped pages are moved whatever the source lies on, and reads past the cache by a disk.
-        let can_read =
-            source.stat.direct.is_some() && (!facts.require.may_move() || is_disk(&source.stat));
+        let can_read = source.stat.direct.is_some()
+            && (!facts.require.may_move() || is_disk(source.stat.device));
         facts.direct_reads = can_read
             && match facts.allow {
                 Allow::Only(Mechanism::DirectRing) => true,
@@ -192,11 +262,15 @@ pub(crate) fn direct_path(written: &Stat, filesystem: Filesystem) -> DirectPath 
     if filesystem.is_memory() || filesystem == Filesystem::BTRFS {
         return DirectPath::Copies;
     }
-    if is_disk(written) { DirectPath::Moves } else { DirectPath::Unknown }
+    direct_path_to(written.device)
 }
 
-fn is_disk(stat: &Stat) -> bool {
-    let (major, minor) = stat.device;
+fn direct_path_to(device: (u32, u32)) -> DirectPath {
+    if is_disk(device) { DirectPath::Moves } else { DirectPath::Unknown }
+}
+
+fn is_disk(device: (u32, u32)) -> bool {
+    let (major, minor) = device;
     Device::with_number(major, minor).kind == DeviceKind::Disk
 }
 
@@ -212,7 +286,7 @@ pub(crate) fn setting(
     Setting {
         source_align: source.stat.direct.filter(|_| reads),
         destination_align: written.and_then(|s| s.direct),
-        source_moves: reads && is_disk(&source.stat),
+        source_moves: reads && is_disk(source.stat.device),
         tail: match facts.require {
             Require::ZeroCopy | Require::Moved => Tail::CutOff,
             Require::NoUserCopy => Tail::Sent,
@@ -224,14 +298,16 @@ pub(crate) fn setting(
 /// Most of the source is not in the page cache, as far as samples show. `false` where the
 /// kernel does not say, and for files in memory: each of their pages would be looked at.
 fn is_cold(source: &Source<'_>) -> bool {
-    let Some(fd) = source.here().filter(|_| !source.filesystem.is_memory()) else { return false };
+    if source.here().is_none() || source.filesystem.is_memory() {
+        return false;
+    }
     const SAMPLE_BYTES: u64 = 1 << 20;
     let size = source.stat.size;
     let samples = size.div_ceil(SAMPLE_BYTES).clamp(1, 16);
     let length = SAMPLE_BYTES.min(size).max(1);
     let last = size.saturating_sub(length);
     let cached: u64 = (0..samples)
-        .map(|i| file::cached_bytes(fd, last / samples * i, length).unwrap_or(length))
+        .map(|i| source.cached_bytes(last / samples * i, length).unwrap_or(length))
         .sum();
     cached < samples * length / 2
 }

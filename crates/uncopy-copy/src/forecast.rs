@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::context::CopyContext;
-use super::destination::Destination;
+use super::destination::{Destination, ExistingEntry};
 use super::facts;
 use super::mechanism::{self, Ends};
 use super::options::{Allow, CopyOptions, Require, Sparse};
@@ -17,7 +17,7 @@ use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
 use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
 use uncopy_os::file::{self, DirectAlign};
-use uncopy_os::{mapping, transfer};
+use uncopy_os::transfer;
 
 /// Bytes moved to try a mechanism: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
@@ -86,7 +86,10 @@ pub fn forecast(
     let destination = Destination::resolve(destination_path, &source, options)?;
     let directory = destination.directory();
     let mut facts = facts::gather(&source, &destination, directory, options);
-    let files = TrialFiles::open(&directory_of(destination.path()));
+    let cached_bytes = source.cached_bytes(0, source.stat.size);
+    // A trial may read its first bytes.
+    let _ = file::keep_access_time(source.fd()?);
+    let files = trial_files(&destination, facts.in_place);
     let written = files
         .as_ref()
         .map_err(Clone::clone)
@@ -128,7 +131,7 @@ pub fn forecast(
         source_bytes: source.stat.size,
         is_empty: source.has_reliable_size() && source.stat.size == 0,
         is_one_hole,
-        cached_bytes: cached_bytes(&source),
+        cached_bytes,
         source_device,
         written_to: written_to(&destination_device, &facts, destination.path()),
         destination_device,
@@ -140,7 +143,7 @@ pub fn forecast(
     })
 }
 
-/// Tries every mechanism from the source, or a file beside it, to temporary files.
+/// Tries every mechanism from the source, or a file beside it that may stand for it, to temporary files.
 pub(crate) fn try_all(
     source: &Source<'_>,
     files: &TrialFiles,
@@ -172,11 +175,24 @@ fn is_one_hole(source: &Source<'_>, facts: &CopyFacts) -> bool {
         && matches!(source.file.segment(0, size), Segment::Hole { end, .. } if end == size)
 }
 
-/// Uses `cachestat(2)`, and `mincore(2)` on kernels without it.
-fn cached_bytes(source: &Source<'_>) -> Option<u64> {
-    let fd = source.here()?;
-    let asked = file::cached_bytes(fd, 0, 0);
-    asked.or_else(|_| mapping::resident_bytes(fd, source.stat.size)).ok()
+/// Opens the directory of the destination for trials with files that are like those that the copy writes to.
+fn trial_files(
+    destination: &Destination<'_>,
+    in_place: bool,
+) -> std::result::Result<TrialFiles, AnswerReason> {
+    let directory = directory_of(destination.path());
+    let found = destination.found.as_ref().filter(|_| in_place && !destination.is_stream());
+    match found {
+        None => TrialFiles::open(&directory),
+        // It may be a file of another filesystem.
+        Some(ExistingEntry { stat, .. }) if stat.mount_root => {
+            Err(AnswerReason::OtherFilesystem { directory })
+        }
+        Some(_) => {
+            let existing = destination.open_found().map_err(AnswerReason::Inconclusive)?;
+            Ok(TrialFiles::open(&directory)?.like(existing))
+        }
+    }
 }
 
 fn directory_of(path: &Path) -> PathBuf {
@@ -254,7 +270,7 @@ struct Bench<'a> {
     files: &'a TrialFiles,
     /// Facts of the trial: nothing is forbidden, and only the filesystems count.
     facts: CopyFacts,
-    /// File with data beside the source. `None`: none can be created, and the source itself is used.
+    /// File with data beside the source. `None`: none can be created.
     beside: Option<OwnedFd>,
 }
 
@@ -312,11 +328,26 @@ impl<'a> Bench<'a> {
         if mechanism == Mechanism::Reflink {
             return ("FICLONERANGE of the first bytes of the source".into(), format!("to {to}"));
         }
-        let from = match self.beside {
+        let length = self.length(mechanism);
+        let from = match self.stand_in(mechanism) {
             Some(_) => "a temporary file beside the source",
             None => "the source",
         };
-        (format!("{mechanism} of {TRIAL_BYTES} bytes of {from}"), format!("to {to}"))
+        (format!("{mechanism} of {length} bytes of {from}"), format!("to {to}"))
+    }
+
+    /// Returns the file that is used in place of the source. None is for `copy_file_range`, which shares blocks where a reflink
+    /// of the very source does, and copies nothing from another filesystem: a source need not be like the files
+    /// beside it (a lower layer of an overlay, a file that is mounted, nodatacow, an active swap file).
+    fn stand_in(&self, mechanism: Mechanism) -> Option<&OwnedFd> {
+        self.beside.as_ref().filter(|_| mechanism != Mechanism::CopyFileRange)
+    }
+
+    fn length(&self, mechanism: Mechanism) -> u64 {
+        match self.stand_in(mechanism) {
+            Some(_) => TRIAL_BYTES,
+            None => TRIAL_BYTES.min(self.source.stat.size),
+        }
     }
 
     /// Tries to reflink the source itself, since its attributes matter; reads nothing.
@@ -329,15 +360,11 @@ impl<'a> Bench<'a> {
 
     fn try_moving(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
-        let from = self.beside.as_ref().map_or(self.source.file.fd()?, AsFd::as_fd);
+        let from = self.stand_in(mechanism).map_or(self.source.file.fd()?, AsFd::as_fd);
         let ends = Ends { source: from, destination: copy.as_fd() };
         let setting = facts::setting(&self.facts, self.source, copy.as_fd(), mechanism);
         let mut mover = mechanism::mover(mechanism, ends, &self.facts, setting)?;
-        let length = match self.beside {
-            Some(_) => TRIAL_BYTES,
-            None => TRIAL_BYTES.min(self.source.stat.size),
-        };
-        let moved = mover.step(ends, 0, length)?;
+        let moved = mover.step(ends, 0, self.length(mechanism))?;
         if moved.bytes == 0 {
             // Happens on some network filesystems, and on overlays before Linux 5.19.
             return Err(Errno::EOPNOTSUPP);

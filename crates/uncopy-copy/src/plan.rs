@@ -359,6 +359,11 @@ fn direct_is_faster(facts: &CopyFacts) -> bool {
     facts.cache == Cache::Skip || is_beyond_budget || facts.durable && is_ready
 }
 
+/// Whether options and kind of file leave a mechanism.
+pub(crate) fn is_allowed(facts: &CopyFacts, mechanism: Mechanism) -> bool {
+    excluded(facts, mechanism).is_none()
+}
+
 /// Returns why the options or the kind of file rule a mechanism out.
 fn excluded(facts: &CopyFacts, mechanism: Mechanism) -> Option<RefusalReason> {
     if mechanism == Mechanism::ReadWrite {

@@ -18,7 +18,7 @@ use uncopy_core::{MappedWrites, Unseen};
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::{self, CachedPages, Stat};
 use uncopy_os::follow::{self, FollowError};
-use uncopy_os::{Sys, inherit};
+use uncopy_os::{Sys, inherit, mapping};
 
 /// An open source, with its status at the time it was opened.
 pub(crate) struct Source<'a> {
@@ -189,6 +189,19 @@ impl<'a> Source<'a> {
     /// Fails if the other machine was lost, so that what could not be asked is not taken for an answer.
     pub(crate) fn check_connected(&self) -> Result<()> {
         self.there().and_then(|file| file.link().lost()).map_or(Ok(()), Err)
+    }
+
+    /// Returns how many bytes from `offset` on are in the page cache. `None`: the kernel does not say. Where
+    /// `cachestat(2)` counts none, they may be pages of another file: it looks at the one of overlayfs, which has none.
+    pub(crate) fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
+        let fd = self.here()?;
+        let counted = file::cached_bytes(fd, offset, length);
+        if counted.is_ok_and(|bytes| bytes > 0) {
+            return counted.ok();
+        }
+        let begin = offset - offset % rustix::param::page_size() as u64;
+        let end = offset.saturating_add(length).min(self.stat.size);
+        mapping::resident_bytes(fd, begin..end).or(counted).ok()
     }
 
     /// Bytes to copy; `None` if only reading to the end shows it.

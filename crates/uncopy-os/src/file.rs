@@ -185,6 +185,28 @@ pub fn inode_flags(fd: impl AsFd) -> Sys<u32> {
     Ok(fs::ioctl_getflags(fd)?.bits())
 }
 
+/// Lets files be written over where they lie, or not, as `like` has it (`FS_NOCOW_FL`): for a file without contents.
+pub fn take_no_cow(fd: impl AsFd, like: impl AsFd) -> Sys<()> {
+    let (has, wanted) = (fs::ioctl_getflags(&fd), fs::ioctl_getflags(like));
+    let (Ok(has), Ok(wanted)) = (has, wanted) else {
+        // A filesystem without such flags.
+        return match has.and(wanted) {
+            Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other.map(drop)?),
+        };
+    };
+    if (has ^ wanted).contains(fs::IFlags::NOCOW) {
+        fs::ioctl_setflags(fd, has ^ fs::IFlags::NOCOW)?;
+    }
+    Ok(())
+}
+
+/// Lets reads leave the time of the last access as it is (`O_NOATIME`). `EPERM` for users who do not own the file.
+pub fn keep_access_time(fd: impl AsFd) -> Sys<()> {
+    let flags = fs::fcntl_getfl(&fd)?;
+    Ok(fs::fcntl_setfl(fd, flags.union(OFlags::NOATIME))?)
+}
+
 /// Whether a file can only be appended to, and a directory only gets further names (`ioctl_iflags(2)`, `FS_APPEND_FL`).
 pub fn is_append_only(fd: impl AsFd) -> Sys<bool> {
     let found = fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;

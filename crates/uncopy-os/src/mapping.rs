@@ -1,6 +1,6 @@
 //! File mappings that only system calls access, and mappings of sealed memory files.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 
@@ -168,17 +168,18 @@ impl WritableWindow {
     }
 }
 
-/// Returns how many of a file's first `size` bytes are in the page cache (`mincore(2)`). Slower than
-/// `cachestat(2)`, but available on every kernel. Since Linux 5.2 a user who neither owns the file nor may
-/// write it sees all pages as resident.
-pub fn resident_bytes(file: impl AsFd, size: u64) -> Sys<u64> {
+/// Returns how many bytes of a file's range, which begins with a page, are in the page cache (`mincore(2)`). Slower than
+/// `cachestat(2)`, but available on every kernel, and it looks where a file's pages are that another filesystem keeps
+/// (overlayfs). Since Linux 5.2 a user who neither owns the file nor may write it sees all pages as resident.
+pub fn resident_bytes(file: impl AsFd, range: Range<u64>) -> Sys<u64> {
     /// Bytes mapped at a time, a multiple of every page size.
     const WINDOW_BYTES: u64 = 256 << 20;
     let page = rustix::param::page_size() as u64;
+    let size = range.end.saturating_sub(range.start);
     let mut pages = vec![0_u8; (WINDOW_BYTES.min(size.max(1)).div_ceil(page)) as usize];
-    let (mut offset, mut resident) = (0, 0);
-    while offset < size {
-        let length = WINDOW_BYTES.min(size - offset);
+    let (mut offset, mut resident) = (range.start, 0);
+    while offset < range.end {
+        let length = WINDOW_BYTES.min(range.end - offset);
         let window = Mapping::new(&file, offset, length as usize)?;
         // SAFETY: the mapping is `length` bytes long, and there is a byte for each of its pages;
         // both outlive the call, which writes the latter.
@@ -231,13 +232,14 @@ mod tests {
     fn pages_are_counted_as_cachestat_counts_them() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &[7; 100_000]).unwrap();
-        assert_eq!(resident_bytes(&file, 100_000), Ok(100_000));
-        assert_eq!(resident_bytes(&file, 0), Ok(0));
+        assert_eq!(resident_bytes(&file, 0..100_000), Ok(100_000));
+        assert_eq!(resident_bytes(&file, 65_536..100_000), Ok(34_464));
+        assert_eq!(resident_bytes(&file, 0..0), Ok(0));
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         // Memory filesystems keep everything; old kernels lack cachestat.
         if let Ok(cached) = cached_bytes(&file, 0, 0) {
-            assert_eq!(resident_bytes(&file, 100_000), Ok(cached.min(100_000)));
+            assert_eq!(resident_bytes(&file, 0..100_000), Ok(cached.min(100_000)));
         }
     }
 }

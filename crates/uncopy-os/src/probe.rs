@@ -23,6 +23,16 @@ pub fn version_of(release: &str) -> [u32; 3] {
     [next(), next(), next()]
 }
 
+/// Whether `copy_file_range(2)` copies from one filesystem to another one, by the kernel's release: Linux 5.3 to 5.18.
+pub fn copies_between_filesystems() -> bool {
+    ([5, 3, 0]..[5, 19, 0]).contains(&version_of(&kernel_release()))
+}
+
+/// Whether `statx(2)` shows the alignment of direct writes (`STATX_DIOALIGN`), by the kernel's release: Linux 6.1.
+pub fn shows_direct_alignment() -> bool {
+    version_of(&kernel_release()) >= [6, 1, 0]
+}
+
 /// Whether this thread may exceed the limit on locked memory (`CAP_IPC_LOCK`).
 pub fn may_lock_beyond_limit() -> bool {
     use rustix::thread::{CapabilitySet, capabilities};

@@ -22,7 +22,8 @@ pub enum FallbackReason {
     NoBufferSpace,
     /// The limit on locked memory is reached (`ENOMEM`, `RLIMIT_MEMLOCK`).
     LockedMemory,
-    /// The datagram has more regions than the kernel puts into one packet without copying.
+    /// The kernel does not put the datagram into one packet without copying (`EMSGSIZE`): it has too many regions, or it
+    /// is too long, and then the copied send fails too.
     TooManyRegions,
     /// The memory cannot be pinned (`EFAULT`).
     CannotBePinned,
@@ -61,7 +62,7 @@ impl FallbackReason {
                 "no room for another report (net.core.optmem_max), or too much memory locked"
             }
             FallbackReason::LockedMemory => "too much memory locked (ulimit -l)",
-            FallbackReason::TooManyRegions => "more regions than fit into one packet",
+            FallbackReason::TooManyRegions => "more regions or bytes than fit into one packet",
             FallbackReason::CannotBePinned => "memory that cannot be pinned",
             FallbackReason::NotSupported => "the kernel or the socket do not support it",
             FallbackReason::CountUncertain => {

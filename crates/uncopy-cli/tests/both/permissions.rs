@@ -303,6 +303,10 @@ impl Drop for Attribute<'_> {
 
 fn refused_as_it_is(pair: &Pair, old: &[u8]) {
     let mut programs = vec![cp(), cp().arg("-f"), cp().arg("-p"), cp().arg("--durable")];
+    // A dry run said that it would be replaced.
+    let tree = if pair.form.is_tree() { &[][..] } else { &["-r"] };
+    let forecasts = programs.iter().map(|program| program.clone().arg("--dry-run").args(tree));
+    programs.extend(forecasts.collect::<Vec<_>>());
     if !pair.form.is_tree() {
         programs.push(cp().arg("--in-place"));
     }
@@ -311,6 +315,11 @@ fn refused_as_it_is(pair: &Pair, old: &[u8]) {
         let message = run.failed(1);
         assert!(message.contains("EPERM") || message.contains("EACCES"), "{program:?}: {message}");
         pair.assert_kept(old);
+    }
+    for flags in [&[][..], &["--", "--in-place"]] {
+        let doctor = Program::new(env!("CARGO_BIN_EXE_uncopy")).arg("doctor");
+        let run = doctor.arg(&pair.source).arg(&pair.destination).args(flags).run();
+        assert!(run.failed(1).contains("EPERM"), "{flags:?}: {}", run.stderr);
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         [] the_verdict_is_the_first_line,
         [] several_targets_have_one_exit_code,
+        [] a_datagram_that_cannot_be_sent_is_not_copied,
         [] findings_are_explained,
         [] refusals_end_in_a_next_step,
         [] json_says_the_same,
@@ -15,6 +16,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_copy_is_judged_with_the_flags_of_cp,
         [] settings_are_named_with_their_origin,
         [] a_directory_is_judged_by_its_largest_file,
+        [] a_destination_that_is_not_there_is_named_so,
+        [Need::Tool("prlimit")] a_limit_on_the_size_of_files_is_an_answer,
         [Need::Root, Need::Tool("setpriv")] a_directory_without_write_permission_is_not_judged,
     ]
 }
@@ -35,6 +38,22 @@ fn several_targets_have_one_exit_code() {
     assert_eq!(run.status.code(), Some(1), "one of them is not there: {}", run.stderr);
     assert!(run.stderr.contains("cannot find the network device nonesuch0"), "{}", run.stderr);
     assert_eq!(run.stdout.matches("will be copied").count(), 2, "{}", run.stdout);
+}
+
+/// It was to be copied.
+fn a_datagram_that_cannot_be_sent_is_not_copied() {
+    for (words, expected) in [
+        ("--size 65507 udp://127.0.0.1:9", 6),
+        ("--size 65508 udp://127.0.0.1:9", 7),
+        ("--size 65527 udp://[::1]:9", 6),
+        ("--size 65528 udp://[::1]:9", 7),
+        ("--size 70000 tcp://127.0.0.1:9", 6),
+    ] {
+        let run = uncopy(&format!("doctor --json {words}")).run();
+        let report = report(&run, expected);
+        let found = finding(&report, "datagram-too-long");
+        assert_eq!(found.is_some(), expected == 7, "{words}: {report}");
+    }
 }
 
 fn findings_are_explained() {
@@ -144,6 +163,28 @@ fn report_of(program: &testbed::Program) -> serde_json::Value {
     let run = program.run();
     assert!(run.stderr.is_empty(), "{}", run.stderr);
     serde_json::from_str(&run.stdout).unwrap()
+}
+
+/// It was called a directory.
+fn a_destination_that_is_not_there_is_named_so() {
+    let scratch = Place::Disk.scratch();
+    std::fs::write(scratch.join("source"), "x").unwrap();
+    for destination in ["nosuch/", "nosuch/."] {
+        let run = uncopy(&format!("doctor source {destination}")).current_dir(scratch.path()).run();
+        assert!(run.failed(1).contains("ENOENT"), "{destination}: {}", run.stderr);
+    }
+}
+
+/// The signal killed it.
+fn a_limit_on_the_size_of_files_is_an_answer() {
+    let scratch = Place::Disk.scratch();
+    std::fs::write(scratch.join("source"), [7; 10_000]).unwrap();
+    for (words, codes) in [("doctor source copy", &[0, 6, 7][..]), ("capabilities .", &[0])] {
+        let program = uncopy(words).current_dir(scratch.path());
+        let run = program.through(["prlimit", "--fsize=16384"]).run();
+        let code = run.status.code().unwrap_or_else(|| panic!("{words}: {}", run.status));
+        assert!(codes.contains(&code), "{words}: {code} {}", run.stderr);
+    }
 }
 
 fn a_directory_is_judged_by_its_largest_file() {

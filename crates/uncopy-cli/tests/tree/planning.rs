@@ -16,6 +16,10 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_mirror_becomes_what_was_planned,
         [] what_is_left_alone_is_planned_so,
         [Need::Root] what_would_be_refused_is_said_before,
+        [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Tmpfs)]
+            between_filesystems_the_planned_mechanism_is_used,
+        [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Tmpfs)]
+            what_no_mechanism_does_is_said_before,
     ]
 }
 
@@ -185,6 +189,61 @@ fn what_is_left_alone_is_planned_so() {
     }
 }
 
+/// `copy_file_range` was planned, which no kernel since 5.19 uses there, and direct writes were not.
+fn between_filesystems_the_planned_mechanism_is_used() {
+    let places = [
+        (Place::Ext4, Place::Xfs),
+        (Place::Xfs, Place::Ext4),
+        (Place::Tmpfs, Place::Xfs),
+        (Place::Ext4, Place::Tmpfs),
+        (Place::Tmpfs, Place::OtherTmpfs),
+    ];
+    for (from, to) in places {
+        for flags in WAYS.into_iter().chain([&["--no-user-copy"][..], &["--cache=skip"]]) {
+            let trees = Trees::at(from, to);
+            trees.file("a/some", vec![7; 65_536]);
+            trees.file("large", vec![7; 5 << 20]);
+            assert_planned(&trees, flags);
+        }
+    }
+}
+
+/// Such a file was planned to be copied.
+fn what_no_mechanism_does_is_said_before() {
+    let (ext4, xfs, tmpfs) = (Place::Ext4, Place::Xfs, Place::Tmpfs);
+    for (flag, from, to) in [
+        ("--require=zero-copy", tmpfs, tmpfs),
+        ("--require=zero-copy", tmpfs, Place::OtherTmpfs),
+        ("--method=reflink", ext4, ext4),
+        ("--reflink", ext4, ext4),
+        ("--require=shared", ext4, ext4),
+        ("--require=moved", tmpfs, tmpfs),
+        ("--method=copy-file-range", ext4, xfs),
+        ("--require=shared", ext4, xfs),
+    ] {
+        let trees = Trees::at(from, to);
+        trees.file("a/small", "small");
+        trees.file("large", vec![7; 3 << 20]);
+        trees.file("empty", "");
+        let program = || cp().args(["-T", "--jobs=1", flag]);
+        let (dry, real) = (trees.run(program().arg("--dry-run")), trees.run(program()));
+        let what = format!("{flag} {from:?} to {to:?}");
+        assert_eq!(dry.status.code(), Some(5), "{what}: {}", dry.stderr);
+        assert_eq!(real.status.code(), Some(5), "{what}: {}", real.stderr);
+        assert_eq!(failed(&dry), failed(&real), "{what}");
+        assert_eq!(failed(&dry).len(), 2, "{what}");
+    }
+}
+
+fn failed(run: &Run) -> Vec<String> {
+    let failed = run.receipts().into_iter().filter(|one| text(one, "event") == "failed");
+    let mut named: Vec<String> = failed
+        .map(|one| format!("{} {}", text(&one, "destination"), text(&one, "message")))
+        .collect();
+    named.sort();
+    named
+}
+
 /// Files that may not be written to were planned to be replaced.
 fn what_would_be_refused_is_said_before() {
     let ways: [(&[&str], i32); 6] = [
@@ -215,14 +274,6 @@ fn what_would_be_refused_is_said_before() {
         let (dry, real) = (run(&["--dry-run"]), run(&[]));
         assert_eq!(dry.status.code(), Some(expected), "{flags:?}: {}", dry.stderr);
         assert_eq!(real.status.code(), Some(expected), "{flags:?}: {}", real.stderr);
-        let failed = |run: &Run| -> Vec<String> {
-            let failed = run.receipts().into_iter().filter(|one| text(one, "event") == "failed");
-            let mut named: Vec<String> = failed
-                .map(|one| format!("{} {}", text(&one, "destination"), text(&one, "message")))
-                .collect();
-            named.sort();
-            named
-        };
         assert_eq!(failed(&dry), failed(&real), "{flags:?}");
         assert_eq!(failed(&dry).len(), if expected == 0 { 0 } else { 2 }, "{flags:?}");
     }

@@ -29,6 +29,7 @@ use crate::conversion::{Chosen, is_transformed};
 use crate::destination::{Destination, ExistingEntry};
 use crate::digest;
 use crate::display_path::{DisplayPath, LazyPath};
+use crate::facts::Target;
 use crate::file_copy::CopyRequest;
 use crate::file_plan::FilePlan;
 use crate::jobs::{Action, EntryKind, EntryOutcome};
@@ -127,7 +128,7 @@ pub(super) fn copy_regular(
                     let (given, found) = (DisplayPath::Lazy(&to), admission::find(place)?);
                     find_destination(place, given, found, &source, options)?;
                 }
-                done = Some(with_mechanism(outcome, place, &source, chosen, options));
+                done = Some(with_mechanism(outcome, place, &source, chosen, options)?);
                 return Ok(Outcome::Copied(Receipt::default()));
             }
         };
@@ -436,14 +437,17 @@ fn find_destination<'a>(
 }
 
 /// Adds to a dry run's plan the mechanism that would copy the file.
+///
+/// # Errors
+/// None would.
 fn with_mechanism(
     outcome: EntryOutcome,
     place: &Place<'_>,
     source: &Source<'_>,
     chosen: Option<&Chosen>,
     options: &CopyOptions,
-) -> EntryOutcome {
-    match outcome {
+) -> Result<EntryOutcome> {
+    Ok(match outcome {
         EntryOutcome::Planned { action, .. } if is_transformed(chosen) => {
             EntryOutcome::Planned { action, mechanism: Some(Mechanism::ReadWrite) }
         }
@@ -454,13 +458,21 @@ fn with_mechanism(
                 Filesystem::OVERLAYFS => entered.source.device,
                 _ => source.stat.device,
             };
-            let same_device = device == entered.destination.0;
-            let filesystem = place.open.filesystems.1;
-            let mechanism = facts::foreseen(source, filesystem, same_device, options);
+            let target = Target {
+                filesystem: place.open.filesystems.1,
+                device: entered.destination.0,
+                is_of_source: device == entered.destination.0,
+            };
+            let mechanism = match facts::foreseen(source, target, options) {
+                Ok(mechanism) => mechanism,
+                // The existing file may lie elsewhere.
+                Err(_) if options.in_place && action == Action::Replace => None,
+                Err(reason) => return Err(Error::new("copy", place.source(), reason)),
+            };
             EntryOutcome::Planned { action, mechanism }
         }
         other => other,
-    }
+    })
 }
 
 /// Opens a regular file of a directory, and nothing else.

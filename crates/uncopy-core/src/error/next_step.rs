@@ -123,7 +123,11 @@ steps! {
     ChooseOtherPort = "choose_other_port", "choose another port, or end what uses this one";
     NameOwnAddress = "name_own_address", "name an address of this machine (ip address)";
     SendLess = "send_less",
-        "send less at once: a datagram holds 65,507 bytes, over IPv6 65,527";
+        "send less at once: a datagram holds 65,507 bytes, over IPv6 65,527, and a segment of several (UDP_SEGMENT) \
+         no more than a packet of the path";
+    EnlargeSendBuffer = "enlarge_send_buffer",
+        "raise the send buffer (SO_SNDBUF, net.core.wmem_max), or send less at once or more slowly: it, or a queue of \
+         the device, has no room";
     WaitForReleases = "wait_for_releases",
         "wait for releases, or raise net.core.optmem_max or the limit on locked memory (ulimit -l)";
     SeeWhatForbids = "see_what_forbids",
@@ -269,7 +273,9 @@ fn on_network(errno: Errno) -> NextStep {
         Errno::EADDRINUSE => NextStep::ChooseOtherPort,
         Errno::EADDRNOTAVAIL => NextStep::NameOwnAddress,
         Errno::EMSGSIZE => NextStep::SendLess,
-        Errno::ENOBUFS | Errno::ENOMEM => NextStep::WaitForReleases,
+        // One that was lent was sent again with a copy.
+        Errno::ENOBUFS => NextStep::EnlargeSendBuffer,
+        Errno::ENOMEM => NextStep::WaitForReleases,
         Errno::EMFILE | Errno::ENFILE => NextStep::RaiseOpenFiles,
         Errno::EPERM | Errno::EACCES => NextStep::SeeWhatForbids,
         Errno::EDESTADDRREQ => NextStep::NamePeer,
@@ -304,6 +310,18 @@ mod tests {
             (Errno::EINVAL, NextStep::SeekCause),
         ] {
             assert_eq!(after("open", &Reason::System { errno }), Some(step), "{errno}");
+        }
+    }
+
+    /// A copied send was told to wait for releases.
+    #[test]
+    fn refused_sends_are_advised_by_what_was_full() {
+        for (errno, step) in [
+            (Errno::ENOBUFS, NextStep::EnlargeSendBuffer),
+            (Errno::ENOMEM, NextStep::WaitForReleases),
+            (Errno::EMSGSIZE, NextStep::SendLess),
+        ] {
+            assert_eq!(after("send to", &Reason::Network { errno }), Some(step), "{errno}");
         }
     }
 

@@ -60,11 +60,11 @@ EMPTY = "empty-file", "The file is empty", Note, false,
 "Nothing is copied.",
 "";
 NOT_CACHED = "source-not-cached", "The source is not in the page cache", Note, false,
-"`cachestat(2)` (before Linux 6.5 `mincore(2)`) reports less than half of the source in the page cache.",
+"`cachestat(2)`, or `mincore(2)` where that counts nothing (overlayfs, Linux before 6.5), reports less than half of the source in the page cache.",
 "The data must be read from the device first; the copy takes at least that long.",
 "";
 CACHED = "source-cached", "The source is in the page cache", Note, false,
-"`cachestat(2)` (before Linux 6.5 `mincore(2)`) reports at least half of the source in the page cache.",
+"`cachestat(2)`, or `mincore(2)` where that counts nothing (overlayfs, Linux before 6.5), reports at least half of the source in the page cache.",
 "Little has to be read from the source's device.",
 "";
 HOLES = "holes", "The source has holes", Note, false,

@@ -99,6 +99,10 @@ ABOVE_MTU = "datagram-above-mtu", "The datagram is larger than the MTU", Copies,
 "A datagram larger than the MTU of the route minus headers is split into fragments, and fragments are copied (`ip_append_data`).",
 "The datagram is copied in the call.",
 "Send smaller datagrams, send several at once with UDP_SEGMENT, or raise the MTU of the whole path.";
+TOO_LONG = "datagram-too-long", "The datagram cannot be sent", Unknown, false,
+"A datagram has at most 65,507 bytes over IPv4 and 65,527 over IPv6, because its length is written in 16 bits. A segment of `UDP_SEGMENT` must also fit into one packet of the route, as the kernel does not split it further.",
+"Nothing can be sent: the kernel refuses the send (EMSGSIZE, or EINVAL for a segment).",
+"Send smaller datagrams, or several at once with UDP_SEGMENT.";
 BELOW_CROSSOVER = "below-crossover", "Sends are too small for lending", Limits, false,
 "Lending pages, and reading the report that they are free again, has a fixed cost for each send. `MSG_ZEROCOPY` saves time from about 20 KiB over TCP and 32 KiB over UDP, io_uring from 6 KiB, with registered buffers from 4 KiB.",
 "Lending takes more CPU time than a plain send.",

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use uncopy_copy::forecast::DirectPath;
 use uncopy_copy::forecast::{Forecast, MechanismForecast};
 use uncopy_core::{Choice, Cost, Errno, Mechanism, RefusalReason};
-use uncopy_os::capabilities::{Answer, Device, DeviceKind};
+use uncopy_os::capabilities::{Answer, AnswerReason, Device, DeviceKind};
 
 const TRIAL: &str = "a trial";
 const STATFS: &str = "statfs";
@@ -83,11 +83,10 @@ fn choice(forecast: &Forecast, settings: &Settings, found: &mut Vec<DoctorFindin
         found.push(none.seen("the plan", said));
         return;
     };
-    // Another finding reports it with the reason.
-    if forecast
-        .mechanism(mechanism)
-        .is_some_and(|tried| matches!(tried.answer, Answer::Unknown { .. }))
+    if let Some(MechanismForecast { answer: Answer::Unknown { reason }, .. }) =
+        forecast.mechanism(mechanism)
     {
+        found.push(not_tried(reason));
         return;
     }
     let proof = forecast.mechanism(mechanism).map(|tried| tried.proof.clone()).unwrap_or_default();
@@ -176,7 +175,10 @@ fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
     let (condition, summary) = match &tried.answer {
         Answer::Yes(_) => return,
         Answer::Unknown { reason } => {
-            (&is::NOT_TRIED, FilesFound::NothingTried { reason: reason.clone() })
+            if !found.iter().any(|finding| finding.condition == &is::NOT_TRIED) {
+                found.push(not_tried(reason));
+            }
+            return;
         }
         Answer::No { errno: None, .. } => return,
         Answer::No { errno: Some(Errno::EXDEV), .. } => {
@@ -190,11 +192,12 @@ fn reflink(forecast: &Forecast, found: &mut Vec<DoctorFinding>) {
             (&is::REFLINK_REFUSED, FilesFound::ReflinkRefused { reason: reason.clone() })
         }
     };
-    let said = match &tried.answer {
-        Answer::Unknown { reason } => reason.to_string(),
-        _ => tried.proof.clone(),
-    };
-    found.push(DoctorFinding::of(condition, summary).seen(TRIAL, said));
+    found.push(DoctorFinding::of(condition, summary).seen(TRIAL, tried.proof.clone()));
+}
+
+fn not_tried(reason: &AnswerReason) -> DoctorFinding {
+    let nothing = FilesFound::NothingTried { reason: reason.clone() };
+    DoctorFinding::of(&is::NOT_TRIED, nothing).seen(TRIAL, reason.to_string())
 }
 
 /// Adds findings about direct writes.

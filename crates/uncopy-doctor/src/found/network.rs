@@ -201,6 +201,13 @@ worded! {
             /// Smallest MTU of route and device.
             mtu: u32,
         } = "a datagram of {bytes} bytes is larger than the MTU of {mtu} bytes allows";
+        /// Datagrams are longer than any that can be sent.
+        TooLong {
+            /// Bytes of each datagram.
+            bytes: u64,
+            /// Bytes of the longest one.
+            most: u64,
+        } = "a datagram of {bytes} bytes cannot be sent: it may have {most}";
         /// Sends are too small to pay for lending.
         BelowCrossover {
             /// Bytes of each send.

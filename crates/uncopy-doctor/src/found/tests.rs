@@ -44,6 +44,10 @@ fn facts_about_a_path_are_clauses() {
             "a datagram of 9000 bytes is larger than the MTU of 1500 bytes allows",
         ),
         (
+            NetworkFound::TooLong { bytes: 70_000, most: 65_507 }.into(),
+            "a datagram of 70000 bytes cannot be sent: it may have 65507",
+        ),
+        (
             NetworkFound::FewReports { held: 157, wanted: 200 }.into(),
             "option memory holds the reports of 157 sends, 200 are needed",
         ),

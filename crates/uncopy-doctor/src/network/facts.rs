@@ -196,7 +196,10 @@ pub(crate) const fn udp_header_bytes(is_v6: bool) -> usize {
 
 /// Returns the size of the largest datagram that is not fragmented.
 pub(crate) fn largest_datagram(mtu: u32, is_v6: bool) -> usize {
-    // The length field has 16 bits; for IPv6 it does not include the IPv6 header.
-    let longest = if is_v6 { 65_535 - 8 } else { 65_535 - 28 };
-    (mtu as usize).saturating_sub(udp_header_bytes(is_v6)).min(longest)
+    (mtu as usize).saturating_sub(udp_header_bytes(is_v6)).min(longest_datagram(is_v6))
+}
+
+/// Returns the size of the longest datagram. The length field has 16 bits; for IPv6 it does not include the IPv6 header.
+pub(crate) fn longest_datagram(is_v6: bool) -> usize {
+    if is_v6 { 65_535 - 8 } else { 65_535 - 28 }
 }

@@ -1,6 +1,6 @@
 //! Derives findings from the facts about a path. Pure.
 
-use super::facts::{Below, Device, NotSeen, PathFacts, Peer, largest_datagram};
+use super::facts::{Below, Device, NotSeen, PathFacts, Peer, largest_datagram, longest_datagram};
 use super::tap::{Reach, Tap};
 use crate::condition::{self as is, Condition};
 use crate::effect::Effect;
@@ -62,6 +62,10 @@ pub(crate) fn findings(facts: &PathFacts) -> Vec<DoctorFinding> {
         let said = format!("{} ({errno})", errno.message());
         found
             .push(DoctorFinding::of(&is::NO_ROUTE, NetworkFound::NoRoute { to }).seen(ROUTE, said));
+        return found;
+    }
+    if let Some(too_long) = too_long(facts) {
+        found.push(too_long);
         return found;
     }
     turns(facts, &mut found);
@@ -412,6 +416,23 @@ fn kernel(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
         let wrong = NetworkFound::RingReportsWrong;
         found.push(DoctorFinding::of(&is::STACKED_NOTIFICATIONS, wrong).seen("uname", said));
     }
+}
+
+/// Returns the finding about datagrams that the kernel does not send.
+fn too_long(facts: &PathFacts) -> Option<DoctorFinding> {
+    let is_udp = facts.transport == Some(Transport::Udp);
+    let (bytes, most, said) = match facts.wanted.segment_bytes {
+        Some(segment) => {
+            let mtu = facts.mtu()?;
+            (usize::from(segment), largest_datagram(mtu, facts.is_v6()), format!("MTU {mtu}"))
+        }
+        None => {
+            let said = "its length has 16 bits".to_owned();
+            (facts.wanted.message_bytes, longest_datagram(facts.is_v6()), said)
+        }
+    };
+    let long = NetworkFound::TooLong { bytes: bytes as u64, most: most as u64 };
+    (is_udp && bytes > most).then(|| DoctorFinding::of(&is::TOO_LONG, long).seen(LINK, said))
 }
 
 /// Adds findings about datagrams above the MTU, and sends too small for lending.

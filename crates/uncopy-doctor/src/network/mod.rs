@@ -46,6 +46,10 @@ fn sending(machine: &Machine, sending: Sending, named: SocketAddr, options: &Opt
     let ways = path::of_sending(machine, sending, wanted);
     let mut found = findings::agreed(&ways);
     let mut facts_shown = report_facts(&ways);
+    if options.segment_bytes.is_some() && transport == Transport::Tcp {
+        let value = "not used: a stream has no datagrams".to_owned();
+        facts_shown.push(ReportFact { name: "segment", value });
+    }
     probe::probe(transport, to, wanted, options.probe, &mut found, &mut facts_shown);
     let target = format!("{}://{}", transport.name(), shown(named));
     let first = ways.first().and_then(|way| way.devices.first());

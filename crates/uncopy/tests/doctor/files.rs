@@ -1,12 +1,12 @@
 //! Conditions of copies on real filesystems, compared with the receipts of copies.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use testbed::{Case, LONG, Mount, Need, Place, run_tool, seeded};
+use testbed::{Case, LONG, Mount, Need, Place, run_quietly, run_tool, seeded};
 use uncopy::copy::{Allow, CopyOption, CopyOptions, Require, Verify, copy_file};
 use uncopy::doctor::Severity::{self, Copies, Note, Unknown};
 use uncopy::doctor::{CopyVerdict, Options, Report, Target, examine};
@@ -21,6 +21,25 @@ pub(crate) struct Scene {
     pub(crate) destination: PathBuf,
     pub(crate) how: CopyOptions,
     mount: Option<Mount>,
+    swap: Option<Swap>,
+}
+
+/// An active swap file.
+struct Swap(PathBuf);
+
+impl Swap {
+    fn on(file: &Path) -> Swap {
+        std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+        run_tool("mkswap", [file]);
+        run_tool("swapon", [file]);
+        Swap(file.to_owned())
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        run_quietly("swapoff", [&self.0]);
+    }
 }
 
 impl Scene {
@@ -121,6 +140,7 @@ impl Row {
             destination: to.path().join("destination"),
             how: CopyOptions::default(),
             mount: None,
+            swap: None,
         };
         let (id, severity, evidence) = self.expected;
         (self.create)(&mut scene);
@@ -170,12 +190,14 @@ fn plainly(scene: &mut Scene) {
 
 /// Lines of the book's table.
 pub(crate) fn lines() -> String {
-    let rows = [sharing(), costs(), ways(), settings(), sources(), programs(), direct()];
+    let rows =
+        [sharing(), unlike_others(), costs(), ways(), settings(), sources(), programs(), direct()];
     rows.iter().flatten().map(Row::line).collect()
 }
 
 pub(crate) fn cases() -> Vec<Case> {
-    let rows = [sharing(), costs(), ways(), settings(), sources()].into_iter().flatten();
+    let rows = [sharing(), unlike_others(), costs(), ways(), settings(), sources()];
+    let rows = rows.into_iter().flatten();
     let mut cases: Vec<Case> = rows.map(|row| row.case(&[Need::At(Place::Xfs)])).collect();
     cases.extend(programs().into_iter().map(|row| row.case(&[Need::Root, Need::Tool("bindfs")])));
     cases.extend(direct().into_iter().map(|row| row.case(&[Need::BareDevice])));
@@ -235,6 +257,103 @@ fn sharing() -> Vec<Row> {
                 std::fs::remove_file(&scene.destination).unwrap();
             }),
     ]
+}
+
+/// Places beside which files are made that are not like the one that is copied, or written to.
+fn unlike_others() -> Vec<Row> {
+    let btrfs = (Place::Btrfs, Place::Btrfs);
+    vec![
+        Row::new(
+            "a lower layer on another filesystem",
+            (Place::Ext4, Place::Xfs),
+            ("cross-filesystem", Note, "EXDEV"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            let [lower, to] = [&scene.source, &scene.destination].map(|p| p.parent().unwrap());
+            let layers = ["upper", "work"].map(|name| to.join(name));
+            layers.iter().for_each(|layer| std::fs::create_dir(layer).unwrap());
+            let mount = Mount::overlay(lower, &layers[0], &layers[1]);
+            scene.source = mount.path().join("source");
+            scene.destination = mount.path().join("destination");
+            scene.mount = Some(mount);
+        })
+        .remove(apart),
+        Row::new(
+            "a source that is mounted",
+            (Place::Ext4, Place::Xfs),
+            ("cross-filesystem", Note, "EXDEV"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            let over = scene.destination.with_file_name("mounted");
+            File::create(&over).unwrap();
+            scene.mount = Some(Mount::bind_file(&scene.source, &over));
+            scene.source = over;
+        })
+        .remove(apart),
+        Row::new("a source without copy-on-write", btrfs, ("reflink-refused", Note, "EINVAL"))
+            .create(|scene| {
+                no_copy_on_write(&scene.source);
+                scene.fill(LENGTH);
+            })
+            .remove(to_xfs),
+        Row::new("in place, without copy-on-write", btrfs, ("reflink-refused", Note, "EINVAL"))
+            .create(|scene| {
+                scene.fill(LENGTH);
+                no_copy_on_write(&scene.destination);
+                scene.how.in_place = true;
+            })
+            .remove(|scene| std::fs::remove_file(&scene.destination).unwrap()),
+        Row::new(
+            "in place, into a file that is mounted",
+            (Place::Ext4, Place::Xfs),
+            ("not-tried", Unknown, "another filesystem"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            let lies = scene.source.with_file_name("lies there");
+            File::create(&lies).unwrap();
+            File::create(&scene.destination).unwrap();
+            scene.mount = Some(Mount::bind_file(&lies, &scene.destination));
+            scene.how.in_place = true;
+        })
+        .remove(apart)
+        .uncopied(),
+        Row::new(
+            "an active swap file",
+            (Place::Xfs, Place::Xfs),
+            ("kernel-copies", Copies, "splice of"),
+        )
+        .create(|scene| {
+            scene.fill(LENGTH);
+            scene.swap = Some(Swap::on(&scene.source));
+        })
+        .remove(|scene| scene.swap = None),
+        Row::new("little space", (Place::Xfs, Place::Tmpfs), ("not-tried", Unknown, "ENOSPC"))
+            .create(|scene| {
+                scene.fill(20_000);
+                let directory = scene.destination.parent().unwrap();
+                let size = ["-t", "tmpfs", "-o", "size=32k", "tmpfs"].map(AsRef::as_ref);
+                run_tool("mount", size.into_iter().chain([directory.as_os_str()]));
+            })
+            .remove(|scene| {
+                run_tool("umount", [scene.destination.parent().unwrap()]);
+                to_xfs(scene);
+            })
+            .uncopied(),
+    ]
+}
+
+fn no_copy_on_write(path: &Path) {
+    File::create(path).unwrap();
+    run_tool("chattr", ["+C".as_ref(), path.as_os_str()]);
+}
+
+/// Moves the files out of what is mounted, and unmounts it.
+fn apart(scene: &mut Scene) {
+    to_xfs(scene);
+    scene.mount = None;
 }
 
 fn costs() -> Vec<Row> {
@@ -364,6 +483,15 @@ fn sources() -> Vec<Row> {
                 rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             })
             .remove(|scene| drop(std::fs::read(&scene.source).unwrap())),
+        Row::new(
+            "in the page cache, below an overlay",
+            (Place::Overlay, Place::Ext4),
+            ("source-cached", Note, "2097152 of 2097152 bytes"),
+        )
+        .remove(|scene| {
+            let file = File::open(&scene.source).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }),
         Row::new("in the page cache", ext4, ("source-cached", Note, "2097152 of 2097152 bytes"))
             .remove(|scene| {
                 let file = File::open(&scene.source).unwrap();

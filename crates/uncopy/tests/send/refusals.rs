@@ -24,6 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
     let with_nft = [NEEDS, &[Need::Tool("nft")]].concat();
     cases.extend([
         named("time_stamps_over_a_device", NEEDS, time_stamps_over_a_device),
+        named("a_full_send_buffer_is_named", NEEDS, a_full_send_buffer_is_named),
+        named("segments_above_the_mtu_are_named", NEEDS, segments_above_the_mtu_are_named),
         named("a_firewall_that_drops_some", &with_nft, a_firewall_that_drops_some),
         named("a_firewall_before_a_backlog", &with_nft, a_firewall_before_a_backlog),
     ]);
@@ -159,6 +161,38 @@ fn a_firewall_that_drops_some() {
                 assert_eq!(Arc::strong_count(&buffer), 1);
             }
             assert_eq!((uncertain(&sender), sender.counters().failed_sends), (0, 8));
+        }
+    });
+}
+
+/// Nothing was lent, and the advice was to wait for releases.
+fn a_full_send_buffer_is_named() {
+    isolated(|network| {
+        network.sink();
+        network.ip("link set sink mtu 1500");
+        for mode in [Mode::Copy, Mode::Zerocopy] {
+            let socket = InetSocket::connect_udp(End::Far.address(false, 9)).unwrap();
+            socket.set_send_buffer_bytes(2048).unwrap();
+            let sent = sender(socket, mode).send(seeded(1, 0, 60_000));
+            let error = sent.result.unwrap_err();
+            assert_eq!(error.errno(), Some(Errno::ENOBUFS), "{mode:?}: {error}");
+            assert!(error.to_string().contains("SO_SNDBUF"), "{mode:?}: {error}");
+        }
+    });
+}
+
+/// The advice was about datagrams of 65,507 bytes.
+fn segments_above_the_mtu_are_named() {
+    isolated(|network| {
+        network.sink();
+        network.ip("link set sink mtu 1500");
+        let socket = InetSocket::connect_udp(End::Far.address(false, 9)).unwrap();
+        socket.set_segment_bytes(Some(1473)).unwrap();
+        let mut sender = sender(socket, Mode::Zerocopy);
+        let error = sender.send(seeded(1, 0, 30_000)).result.unwrap_err();
+        // EINVAL before Linux 6.14.
+        if error.errno() == Some(Errno::EMSGSIZE) {
+            assert!(error.to_string().contains("UDP_SEGMENT"), "{error}");
         }
     });
 }

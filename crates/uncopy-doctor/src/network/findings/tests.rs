@@ -130,7 +130,16 @@ const ROWS: &[Row] = &[
     (Udp, |f| f.devices[0].mtu = 1500, &[("datagram-above-mtu", Copies)]),
     (Tcp, |f| f.devices[0].mtu = 1500, &[]),
     (Udp, |f| f.wanted.message_bytes = 65_507, &[]),
-    (Udp, |f| f.wanted.message_bytes = 65_508, &[("datagram-above-mtu", Copies)]),
+    // It was to be copied, and cannot be sent.
+    (Udp, |f| f.wanted.message_bytes = 65_508, &[("datagram-too-long", Unknown)]),
+    (
+        Udp,
+        |f| {
+            f.devices[0].mtu = 1500;
+            f.wanted.segment_bytes = Some(1473);
+        },
+        &[("datagram-too-long", Unknown)],
+    ),
     (Tcp, |f| f.wanted.message_bytes = 5_000, &[("below-crossover", Limited)]),
     (
         Udp,

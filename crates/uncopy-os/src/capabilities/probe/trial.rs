@@ -21,6 +21,8 @@ pub struct TrialFiles {
     pub(super) unnamed: Sys<()>,
     /// An empty temporary file.
     pub(super) file: OwnedFd,
+    /// File whose flags the temporary files get that decide about sharing.
+    like: Option<OwnedFd>,
 }
 
 impl TrialFiles {
@@ -40,7 +42,13 @@ impl TrialFiles {
         let file = made
             .or_else(|_| create_and_unlink(&directory))
             .map_err(|errno| AnswerReason::NoFile { directory: path.to_owned(), errno })?;
-        Ok(TrialFiles { path: path.to_owned(), directory, device, unnamed, file })
+        Ok(TrialFiles { path: path.to_owned(), directory, device, unnamed, file, like: None })
+    }
+
+    /// Makes files from now on as this one is, as far as it decides whether they may share blocks.
+    #[must_use]
+    pub fn like(self, existing: OwnedFd) -> TrialFiles {
+        TrialFiles { like: Some(existing), ..self }
     }
 
     /// Returns the path of the directory, as given.
@@ -50,10 +58,14 @@ impl TrialFiles {
 
     /// Creates an empty file.
     pub fn create(&self) -> Sys<OwnedFd> {
-        match self.unnamed {
+        let file = match self.unnamed {
             Ok(()) => name::create_unnamed(&self.directory, 0o600),
             Err(_) => create_and_unlink(&self.directory),
+        }?;
+        if let Some(like) = &self.like {
+            file::take_no_cow(&file, like)?;
         }
+        Ok(file)
     }
 
     /// Creates a file with data.
