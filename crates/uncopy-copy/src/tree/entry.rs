@@ -230,7 +230,7 @@ pub(super) fn copy_open(
         Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
     };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
-    if !keeps_names(worker.options, &file.stat) {
+    if !keeps_names(worker, &file.stat) {
         return copy_regular(worker, place, file, chosen, early, None);
     }
     drop(early);
@@ -267,9 +267,10 @@ fn link_open_source(
     worker.reporter.finish_or_fail(place, kind, made);
 }
 
-/// Whether the entry has further names, which are to be names of its copy.
-fn keeps_names(options: &JobOptions, stat: &Stat) -> bool {
-    stat.links > 1 && options.hard_links == HardLinks::Keep
+/// Whether the entry has further names, which are to be names of its copy, or had them until this job removed them.
+fn keeps_names(worker: &Worker<'_, '_>, stat: &Stat) -> bool {
+    let has_others = || stat.links > 1 || removal::is_known(worker, stat);
+    worker.options.hard_links == HardLinks::Keep && has_others()
 }
 
 /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
@@ -281,7 +282,7 @@ fn first_or_link(
     stat: &Stat,
     make: impl FnOnce(&mut Worker<'_, '_>),
 ) {
-    if !keeps_names(worker.options, stat) {
+    if !keeps_names(worker, stat) {
         return make(worker);
     }
     let file = identity(stat);
