@@ -1,12 +1,13 @@
 //! Work of a killed run is not repeated, and nothing is trusted that may have changed.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use testbed::{
     Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall,
-    assert_same_tree, by_extent,
+    assert_same_tree, by_extent, run_tool,
 };
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -26,6 +27,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_whole_run_leaves_no_journal,
         [] killed_when_the_tree_has_its_name,
         [] another_directory_of_that_name_takes_the_copy_in,
+        [Need::Root, Need::Tool("setpriv")] a_killed_merge_of_protected_entries_is_continued,
+        [Need::Root, Need::Tool("setpriv")] what_a_user_protects_is_no_copy_of_a_killed_run,
     ]
 }
 
@@ -80,7 +83,7 @@ fn many_files(count: usize) -> Trees {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
     fs::hard_link(trees.source().join("0/0"), trees.source().join("1/linked")).unwrap();
-    std::os::unix::fs::symlink("0", trees.source().join("link")).unwrap();
+    symlink("0", trees.source().join("link")).unwrap();
     trees
 }
 
@@ -314,4 +317,100 @@ fn another_directory_of_that_name_takes_the_copy_in() {
     let run = into(&trees).arg("--sparse=always").run();
     assert!(run.status.success(), "{}", run.stderr);
     assert!(trees.destination().join("source").exists());
+}
+
+/// A user without privileges.
+const USER: u32 = 65534;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Merges the source into the destination, as [`USER`].
+fn merge_as_user(trees: &Trees, flags: &[&str]) -> Program {
+    let program = cp().args(["--resume", "-T", "--jobs=1"]).args(flags);
+    program.arg(trees.source()).arg(trees.destination()).as_user(USER)
+}
+
+/// Gives both sides to [`USER`].
+fn give_away(trees: &Trees) {
+    let owner = format!("{USER}:{USER}");
+    for place in [trees.from.path(), trees.to.path()] {
+        run_tool("chown", ["-hR".as_ref(), owner.as_ref(), place.as_os_str()]);
+    }
+}
+
+/// Its own copies could not be replaced where their modes forbid writing.
+fn a_killed_merge_of_protected_entries_is_continued() {
+    const MODES: [(u32, u32); 1] = [(0o755, 0o444)];
+    let rows = MODES.iter().flat_map(|modes| [(modes, "-p"), (modes, "-r"), (modes, "-b")]);
+    for ((&(directory_mode, file_mode), flag), is_killed) in
+        rows.flat_map(|row| [(row, true), (row, false)])
+    {
+        let trees = Trees::new();
+        for number in 0..60 {
+            let file = trees.file(&format!("{}/{number}", number % 6), format!("file {number}"));
+            set_mode(&file, file_mode);
+        }
+        for number in 0..6 {
+            let directory = trees.source().join(number.to_string());
+            fs::hard_link(directory.join(number.to_string()), directory.join("linked")).unwrap();
+            symlink("linked", directory.join("link")).unwrap();
+            set_mode(&directory, directory_mode);
+        }
+        fs::create_dir(trees.destination()).unwrap();
+        give_away(&trees);
+        let program = || merge_as_user(&trees, &[flag]);
+        let stopped = program().stop_after(SystemCall::WRITE, 70);
+        match is_killed {
+            true => stopped.kill(),
+            false => stopped.resume_with(Signal::INT).run.died_of(2),
+        }
+        let run = program().run();
+        let what = format!("{directory_mode:o} {file_mode:o} {flag} {is_killed}: {}", run.stdout);
+        assert!(run.status.success(), "{what}{}", run.stderr);
+        let compared = Compared { modes: true, times: flag == "-p", ..Compared::default() };
+        assert_same_tree(&trees.source(), &trees.destination(), compared);
+        trees.assert_no_strangers();
+        for number in 0..6 {
+            let linked = trees.destination().join(format!("{number}/linked"));
+            assert_eq!(fs::metadata(linked).unwrap().nlink(), 2, "{what}");
+        }
+    }
+}
+
+/// Only what the killed run may have placed, and what is as the copy would be, is replaced although its mode forbids that.
+fn what_a_user_protects_is_no_copy_of_a_killed_run() {
+    let trees = Trees::new();
+    for number in 0..60 {
+        trees.file(&format!("{}/{number}", number % 6), format!("file {number}"));
+    }
+    let names = ["before", "since", "closed/file"];
+    for name in names {
+        trees.file(name, "its contents");
+    }
+    let protect = |name: &str, contents: &str| {
+        let path = crate::tree::file_in(&trees.destination(), name, contents);
+        set_mode(&path, 0o444);
+    };
+    protect("before", "its contents");
+    protect("closed/another", "");
+    set_mode(&trees.destination().join("closed"), 0o555);
+    if fs::metadata(trees.destination().join("before")).unwrap().created().is_err() {
+        return;
+    }
+    give_away(&trees);
+    merge_as_user(&trees, &[]).stop_after(SystemCall::WRITE, 60).kill();
+    let _ = fs::remove_file(trees.destination().join("since"));
+    protect("since", "other bytes!");
+    chown(trees.destination().join("since"), Some(USER), Some(USER)).unwrap();
+    let run = merge_as_user(&trees, &[]).run();
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    assert_eq!(events(&run, "failed").len(), names.len(), "{}", run.stdout);
+    for (name, mode) in [("before", 0o444), ("since", 0o444), ("closed", 0o555)] {
+        let found = fs::metadata(trees.destination().join(name)).unwrap();
+        assert_eq!(found.mode() & 0o777, mode, "{name}: {}", run.stdout);
+    }
+    assert!(!trees.destination().join("closed/file").exists());
+    assert_eq!(fs::read_to_string(trees.destination().join("since")).unwrap(), "other bytes!");
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
-use super::backups::is_same_entry;
+use super::as_copied::is_same_entry;
 use super::context::Context;
 use super::decide::kind_of;
 use super::delete::Deleter;

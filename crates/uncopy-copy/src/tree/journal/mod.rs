@@ -100,7 +100,7 @@ pub(super) struct Journal {
 }
 
 /// A run that began a journal and ended early.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct EarlierRun {
     device: (u32, u32),
     /// When the journal was made, if its filesystem has times of birth.
@@ -282,8 +282,8 @@ impl Journal {
     }
 
     /// Returns the run that made the journal, which may have placed entries without noting them, unless this one did.
-    pub(super) fn earlier(&self) -> Option<&EarlierRun> {
-        self.earlier.as_ref()
+    pub(super) fn earlier(&self) -> Option<EarlierRun> {
+        self.earlier
     }
 
     /// Reports the files with several names that an earlier run copied: inode of the source, and
