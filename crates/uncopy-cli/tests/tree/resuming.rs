@@ -29,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] another_directory_of_that_name_takes_the_copy_in,
         [Need::Root, Need::Tool("setpriv")] a_killed_merge_of_protected_entries_is_continued,
         [Need::Root, Need::Tool("setpriv")] what_a_user_protects_is_no_copy_of_a_killed_run,
+        [] names_of_one_file_stay_together_after_a_kill,
     ]
 }
 
@@ -413,4 +414,59 @@ fn what_a_user_protects_is_no_copy_of_a_killed_run() {
     }
     assert!(!trees.destination().join("closed/file").exists());
     assert_eq!(fs::read_to_string(trees.destination().join("since")).unwrap(), "other bytes!");
+}
+
+/// Names that a killed run had made, and not noted, became files of their own.
+fn names_of_one_file_stay_together_after_a_kill() {
+    const PAIRS: usize = 40;
+    let rows: [(&[&str], bool); 7] = [
+        (&["-a", "--attributes-only"], false),
+        (&["-a", "--attributes-only"], true),
+        (&["-an"], false),
+        (&["-an"], true),
+        (&["-rn"], true),
+        (&["-au"], true),
+        (&["-a"], true),
+    ];
+    for (flags, is_merged) in rows {
+        let has_bytes = !flags.contains(&"--attributes-only");
+        // Writes for each file, and for all links.
+        let each = if has_bytes && !Place::Disk.has_reflinks() { 2 } else { 1 };
+        for writes in [PAIRS / 2 * each, PAIRS * each + PAIRS / 2] {
+            let trees = Trees::new();
+            let names = |number| [format!("a/{number}"), format!("b/{number}")];
+            fs::create_dir(trees.source().join("b")).unwrap();
+            for number in 0..PAIRS {
+                let [first, last] = names(number);
+                let file = trees.file(&first, format!("file {number}"));
+                fs::hard_link(file, trees.source().join(last)).unwrap();
+            }
+            if is_merged {
+                fs::create_dir(trees.destination()).unwrap();
+            }
+            let program = || {
+                let program = cp().args(["--resume", "-T", "--jobs=1"]).args(flags);
+                program.arg(trees.source()).arg(trees.destination())
+            };
+            program().stop_after(SystemCall::WRITE, writes).kill();
+            // One of two names is gone again.
+            for number in 0..if is_merged { PAIRS } else { 0 } {
+                let [first, last] = names(number).map(|name| trees.destination().join(name));
+                if first.exists() && last.exists() && number % 4 < 2 {
+                    fs::remove_file(if number % 4 == 0 { first } else { last }).unwrap();
+                }
+            }
+            let run = program().run();
+            let what = format!("{flags:?} {is_merged} {writes}: {}", run.stdout);
+            assert!(run.status.success(), "{what}{}", run.stderr);
+            trees.assert_no_strangers();
+            for number in 0..PAIRS {
+                let copies = names(number).map(|name| trees.destination().join(name));
+                let found = copies.each_ref().map(|copy| fs::metadata(copy).unwrap());
+                assert_eq!(found[0].ino(), found[1].ino(), "{number}, {what}");
+                let contents = if has_bytes { format!("file {number}") } else { String::new() };
+                assert_eq!(fs::read_to_string(&copies[0]).unwrap(), contents, "{what}");
+            }
+        }
+    }
 }

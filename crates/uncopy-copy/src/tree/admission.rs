@@ -102,7 +102,7 @@ fn check_guarded(
     let options = &deleter.options.copy;
     match found {
         Some(found)
-            if is_copy(options.preserve, place, source, &found)
+            if is_copy(options, place, source, &found)
                 && !is_of_somebody_else(&guarded, options, source, &found.stat) =>
         {
             guarded
@@ -182,7 +182,7 @@ pub(super) fn earlier_name(
         let found = ExistingEntry { stat: file::stat(&handle)?, handle };
         let is_planned = guarded.expects(Some(&found.stat));
         Ok(!is_planned
-            && is_copy(options.preserve, place, source, &found)
+            && is_copy(options, place, source, &found)
             && !is_of_somebody_else(guarded, options, source, &found.stat))
     };
     let copied = |(path, guarded): (PathBuf, Guarded<'_>)| {

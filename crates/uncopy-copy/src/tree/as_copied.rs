@@ -8,21 +8,25 @@ use super::place::Place;
 use super::unchanged::is_same_as_there;
 use crate::compare::contents::{Buffers, are_same};
 use crate::destination::ExistingEntry;
-use crate::options::Preserve;
+use crate::options::CopyOptions;
 use uncopy_os::file::{self, Stat};
 use uncopy_os::{directory, name};
 
 /// Whether an entry is what a copy of the source would be, with its time where that is kept.
 pub(super) fn is_copy(
-    preserve: Preserve,
+    options: &CopyOptions,
     place: &Place<'_>,
     source: &Stat,
     found: &ExistingEntry,
 ) -> bool {
-    let has_time = !preserve.timestamps || found.stat.modified == source.modified;
+    let has_time = !options.preserve.timestamps || found.stat.modified == source.modified;
     let is_file = source.file_type() == FileType::RegularFile;
     has_time
         && match place.open.source.there() {
+            // It gets no bytes.
+            _ if is_file && options.attributes_only => {
+                found.stat.file_type() == FileType::RegularFile && found.stat.size == 0
+            }
             Some(directory) if is_file => is_same_as_there(directory, place, source, found),
             _ => is_same_entry(place, source, found),
         }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::FileType;
 
+use super::as_copied::is_copy;
 use super::context::Context;
 use super::journal::EarlierRun;
 use super::place::Place;
@@ -84,6 +85,19 @@ impl Backups<'_> {
             true => refuse(Objection::BackupOfKilledRun),
             false => Ok(true),
         }
+    }
+
+    /// Whether an earlier run of the job placed the entry that has the name, without noting it.
+    pub(super) fn has_placed(
+        self,
+        place: &Place<'_>,
+        source: &Stat,
+        found: &ExistingEntry,
+    ) -> bool {
+        let options = &self.context.options().copy;
+        let earlier = self.resume.earlier();
+        earlier.is_some_and(|earlier| earlier.may_have_placed(&found.stat))
+            && is_copy(options, place, source, found)
     }
 
     fn claim(self, place: &Place<'_>, replaces: bool) -> Sys<Option<Objection>> {
