@@ -341,9 +341,10 @@ fn give_away(trees: &Trees) {
     }
 }
 
-/// Its own copies could not be replaced where their modes forbid writing.
+/// Its own copies could not be replaced, and nothing could be made beside them, where their modes forbid writing. Without
+/// `-p` directories kept the mode that they are filled with.
 fn a_killed_merge_of_protected_entries_is_continued() {
-    const MODES: [(u32, u32); 1] = [(0o755, 0o444)];
+    const MODES: [(u32, u32); 3] = [(0o755, 0o444), (0o555, 0o644), (0o500, 0o400)];
     let rows = MODES.iter().flat_map(|modes| [(modes, "-p"), (modes, "-r"), (modes, "-b")]);
     for ((&(directory_mode, file_mode), flag), is_killed) in
         rows.flat_map(|row| [(row, true), (row, false)])
