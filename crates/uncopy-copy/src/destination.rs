@@ -220,16 +220,24 @@ impl<'a> Destination<'a> {
         if found.stat.mount_root {
             return refuse(Reason::Refused(Objection::MountPoint));
         }
-        if options.existing == Existing::Replace
-            && !options.replaces_name()
-            && let Err(errno) = name::may_write(&self.directory, &self.name)
-        {
-            return refuse(match errno {
+        check_mode(options, self.directory(), &self.name).or_else(|errno| {
+            refuse(match errno {
                 Errno::EACCES => Reason::Refused(Objection::WritingForbidden),
                 errno => Reason::System { errno },
-            });
-        }
-        Ok(())
+            })
+        })
+    }
+}
+
+/// Checks that the mode of a file lets it be replaced. `EACCES`: only with force.
+pub(crate) fn check_mode(
+    options: &CopyOptions,
+    directory: BorrowedFd<'_>,
+    name: &OsStr,
+) -> Sys<()> {
+    match options.existing == Existing::Replace && !options.replaces_name() {
+        true => name::may_write(directory, name),
+        false => Ok(()),
     }
 }
 

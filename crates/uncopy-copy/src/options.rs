@@ -152,13 +152,15 @@ impl CopyOptions {
         }
     }
 
-    /// Returns the options for a name of which an earlier run of the same job has kept the old entry already
-    /// (`keeps_old`: it has not).
+    /// Returns the options for a name that an earlier run of the same job has given to its copy already (`keeps_old`: it
+    /// has not): that is no entry of the caller's.
     pub(crate) fn after_killed_run(&self, keeps_old: bool) -> Cow<'_, CopyOptions> {
-        match self.backup.is_some() && !keeps_old {
-            true => Cow::Owned(CopyOptions { backup: None, ..self.clone() }),
-            false => Cow::Borrowed(self),
-        }
+        let existing = match self.existing {
+            _ if keeps_old => return Cow::Borrowed(self),
+            Existing::Remove => Existing::Remove,
+            _ => Existing::Force,
+        };
+        Cow::Owned(CopyOptions { existing, backup: None, ..self.clone() })
     }
 
     /// Returns the options for a tree that is being built, which contains nothing of the caller's.

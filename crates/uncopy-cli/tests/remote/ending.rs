@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testbed::{Case, Compared, Program, SystemCall, assert_same_tree, descendants, wait_for};
+use testbed::{
+    Case, Compared, Need, Program, SystemCall, assert_same_tree, descendants, run_tool, wait_for,
+};
 
 use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
@@ -48,7 +51,6 @@ fn slow(machines: &Machines, direction: Direction, flags: &[&str]) -> Command {
 
 /// Blocks below a directory, in bytes.
 pub(super) fn bytes_below(directory: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         // Names change meanwhile.
@@ -183,6 +185,69 @@ fn a_signal_before_the_greeting_ends_the_remote_shell() {
         assert_eq!(output.status.signal(), Some(2), "{direction:?}: {text}");
         assert!(text.contains("nothing was copied"), "{direction:?}: {text}");
         check_rest(&machines, direction, false);
+    }
+}
+
+/// The copies that a killed run had placed could not be replaced by a user whom their modes forbid to write to them, and
+/// their further names became files of their own.
+fn a_killed_merge_of_protected_entries_is_continued() {
+    const USER: &str = "65534";
+    const FILES: usize = 20;
+    let rows = [&["-a"][..], &["-an"], &["-r"]];
+    for (direction, flags) in
+        Direction::BOTH.iter().flat_map(|direction| rows.map(|row| (*direction, row)))
+    {
+        let machines = Machines::new();
+        let (from, to) =
+            (machines.source(direction).join("src"), machines.destination(direction).join("copy"));
+        for directory in ["a", "b"] {
+            fs::create_dir_all(from.join(directory)).unwrap();
+        }
+        for number in 0..FILES {
+            let file = from.join(format!("a/{number}"));
+            fs::write(&file, vec![number as u8; 300_000]).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+            fs::hard_link(&file, from.join(format!("b/{number}"))).unwrap();
+        }
+        for directory in ["a", "b"] {
+            fs::set_permissions(from.join(directory), fs::Permissions::from_mode(0o555)).unwrap();
+        }
+        fs::create_dir(&to).unwrap();
+        let owner = format!("{USER}:{USER}");
+        for side in [machines.near.path(), machines.far.path(), machines.aside.path()] {
+            run_tool("chown", ["-R".as_ref(), owner.as_ref(), side.as_os_str()]);
+        }
+        let cp = || {
+            let cp = machines.cp().args(["-T", "-j1", "--resume"]).args(flags);
+            cp.arg(direction.source("src")).arg(direction.destination("copy"))
+        };
+        let mut child = Command::new("setpriv");
+        child.args(["--reuid", USER, "--regid", USER, "--clear-groups", UNCOPY, "cp", "-e"]);
+        child.arg(machines.shell()).args([
+            "--remote-program",
+            UNCOPY,
+            "-T",
+            "-j1",
+            "--resume",
+            RATE,
+        ]);
+        child.args(flags).arg(direction.source("src")).arg(direction.destination("copy"));
+        child.current_dir(machines.near.path()).env("UNCOPY_CONFIG", "/dev/null");
+        let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("some files", || bytes_below(&to) > 2_000_000);
+        let copier = if direction == Direction::Push { far_of(&child) } else { child.id() };
+        send(copier, Signal::KILL);
+        finish(child);
+        let run = cp().as_user(USER.parse().unwrap()).run();
+        let what = format!("{direction:?} {flags:?}: {}", run.stderr);
+        assert!(run.status.success(), "{what}");
+        assert_same_tree(&from, &to, Compared { modes: true, ..Compared::default() });
+        assert_eq!(names_in(machines.destination(direction)), ["copy"], "{what}");
+        for number in 0..FILES {
+            let [first, last] = ["a", "b"]
+                .map(|name| fs::metadata(to.join(format!("{name}/{number}"))).unwrap().ino());
+            assert_eq!(first, last, "{number}, {what}");
+        }
     }
 }
 
@@ -401,6 +466,7 @@ fn garbage_is_no_near_end() {
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_signal_stops_both_ends_in_order,
+        [Need::Root, Need::Tool("setpriv")] a_killed_merge_of_protected_entries_is_continued,
         [] a_signal_to_all_is_one_to_the_near_end,
         [] a_signal_before_the_greeting_ends_the_remote_shell,
         [] a_killed_far_program_is_an_error_that_says_so,

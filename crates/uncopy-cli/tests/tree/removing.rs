@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use testbed::{CallPattern, Case, Intercepted, Mount, Need, Place, Program, SystemCall, by_extent};
@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_file_that_is_its_own_destination_stays,
         [] what_cannot_be_removed_is_an_error,
         [] skipped_names_of_one_file_stay,
+        [] names_in_several_sources_stay_names_of_one_file,
         [] a_kill_leaves_a_whole_file_on_one_side,
         [] a_resumed_run_removes_what_the_killed_one_copied,
         [] flags_that_leave_no_copy_are_refused,
@@ -260,6 +261,57 @@ fn skipped_names_of_one_file_stay() {
             assert!(is_whole(&trees.source(), name), "{flags:?}: {name}");
         }
     }
+}
+
+/// The last name was the only one when its turn came, and became a file of its own.
+fn names_in_several_sources_stay_names_of_one_file() {
+    const NAMES: [&str; 5] = ["a", "b", "x/c", "y/d", "y/below/e"];
+    // Sources, and names of one file in them.
+    let rows: [(&[&str], &[&str]); 4] = [
+        (&["a", "b"], &NAMES[..2]),
+        (&["x", "y"], &["x/c", "y/d"]),
+        (&["x", "y"], &NAMES[2..]),
+        (&["a", "x", "b", "y"], &NAMES),
+    ];
+    let ways: [&[&str]; 6] = [&["-r"], &["-a"], &["-a", "--resume"], &["-rj4"], &["-au"], &["-d"]];
+    for (flags, (sources, names)) in ways.iter().flat_map(|flags| rows.map(|row| (flags, row))) {
+        if flags[0] == "-d" && sources.contains(&"x") {
+            continue;
+        }
+        let trees = Trees::new();
+        for directory in ["x", "y/below"] {
+            fs::create_dir_all(trees.source().join(directory)).unwrap();
+        }
+        trees.file(names[0], "one file");
+        for name in &names[1..] {
+            fs::hard_link(trees.source().join(names[0]), trees.source().join(name)).unwrap();
+        }
+        fs::create_dir(trees.destination()).unwrap();
+        let program = uncopy().args(*flags).args(sources.iter().map(|s| trees.source().join(s)));
+        let run = program.arg(trees.destination()).run();
+        let what = format!("{flags:?} {names:?}: {}{}", run.stdout, run.stderr);
+        assert!(run.status.success(), "{what}");
+        assert_eq!(events(&run, "linked").len(), names.len() - 1, "{what}");
+        for name in names {
+            assert!(!trees.source().join(name).exists(), "{what}");
+            let copy = fs::metadata(trees.destination().join(name)).unwrap();
+            assert_eq!(copy.nlink(), names.len() as u64, "{what}");
+        }
+    }
+    // One that was written to since is another file.
+    let trees = Trees::new();
+    let [first, last] = ["a", "b"].map(|name| trees.source().join(name));
+    fs::write(&first, "one file").unwrap();
+    fs::hard_link(&first, &last).unwrap();
+    fs::create_dir(trees.destination()).unwrap();
+    let program = uncopy().args([&first, &last, &trees.destination()]);
+    let unlink = CallPattern::of(&[SystemCall::UNLINKAT]).on(trees.source()).nth(1);
+    let stopped = Intercepted::new(&program).stop_in(unlink);
+    fs::write(&last, "another").unwrap();
+    let run = stopped.resume().run;
+    let copies = ["a", "b"].map(|name| fs::read_to_string(trees.destination().join(name)).unwrap());
+    assert_eq!(copies[0], "one file", "{}", run.stdout);
+    assert!(copies[1] == "another" || last.exists(), "{}", run.stdout);
 }
 
 fn what_cannot_be_removed_is_an_error() {

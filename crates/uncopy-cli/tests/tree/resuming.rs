@@ -1,12 +1,13 @@
 //! Work of a killed run is not repeated, and nothing is trusted that may have changed.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use testbed::{
     Case, Compared, Content, Filesystem, Mount, Need, Place, Program, Scratch, SystemCall,
-    assert_same_tree, by_extent,
+    assert_same_tree, by_extent, run_tool,
 };
 
 use crate::tree::{Trees, cp, events, number, summary};
@@ -26,6 +27,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_whole_run_leaves_no_journal,
         [] killed_when_the_tree_has_its_name,
         [] another_directory_of_that_name_takes_the_copy_in,
+        [Need::Root, Need::Tool("setpriv")] a_killed_merge_of_protected_entries_is_continued,
+        [Need::Root, Need::Tool("setpriv")] what_a_user_protects_is_no_copy_of_a_killed_run,
+        [] names_of_one_file_stay_together_after_a_kill,
     ]
 }
 
@@ -80,7 +84,7 @@ fn many_files(count: usize) -> Trees {
         trees.file(&format!("{}/{number}", number % 10), format!("file {number}"));
     }
     fs::hard_link(trees.source().join("0/0"), trees.source().join("1/linked")).unwrap();
-    std::os::unix::fs::symlink("0", trees.source().join("link")).unwrap();
+    symlink("0", trees.source().join("link")).unwrap();
     trees
 }
 
@@ -314,4 +318,156 @@ fn another_directory_of_that_name_takes_the_copy_in() {
     let run = into(&trees).arg("--sparse=always").run();
     assert!(run.status.success(), "{}", run.stderr);
     assert!(trees.destination().join("source").exists());
+}
+
+/// A user without privileges.
+const USER: u32 = 65534;
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Merges the source into the destination, as [`USER`].
+fn merge_as_user(trees: &Trees, flags: &[&str]) -> Program {
+    let program = cp().args(["--resume", "-T", "--jobs=1"]).args(flags);
+    program.arg(trees.source()).arg(trees.destination()).as_user(USER)
+}
+
+/// Gives both sides to [`USER`].
+fn give_away(trees: &Trees) {
+    let owner = format!("{USER}:{USER}");
+    for place in [trees.from.path(), trees.to.path()] {
+        run_tool("chown", ["-hR".as_ref(), owner.as_ref(), place.as_os_str()]);
+    }
+}
+
+/// Its own copies could not be replaced, and nothing could be made beside them, where their modes forbid writing. Without
+/// `-p` directories kept the mode that they are filled with.
+fn a_killed_merge_of_protected_entries_is_continued() {
+    const MODES: [(u32, u32); 3] = [(0o755, 0o444), (0o555, 0o644), (0o500, 0o400)];
+    let rows = MODES.iter().flat_map(|modes| [(modes, "-p"), (modes, "-r"), (modes, "-b")]);
+    for ((&(directory_mode, file_mode), flag), is_killed) in
+        rows.flat_map(|row| [(row, true), (row, false)])
+    {
+        let trees = Trees::new();
+        for number in 0..60 {
+            let file = trees.file(&format!("{}/{number}", number % 6), format!("file {number}"));
+            set_mode(&file, file_mode);
+        }
+        for number in 0..6 {
+            let directory = trees.source().join(number.to_string());
+            fs::hard_link(directory.join(number.to_string()), directory.join("linked")).unwrap();
+            symlink("linked", directory.join("link")).unwrap();
+            set_mode(&directory, directory_mode);
+        }
+        fs::create_dir(trees.destination()).unwrap();
+        give_away(&trees);
+        let program = || merge_as_user(&trees, &[flag]);
+        let stopped = program().stop_after(SystemCall::WRITE, 70);
+        match is_killed {
+            true => stopped.kill(),
+            false => stopped.resume_with(Signal::INT).run.died_of(2),
+        }
+        let run = program().run();
+        let what = format!("{directory_mode:o} {file_mode:o} {flag} {is_killed}: {}", run.stdout);
+        assert!(run.status.success(), "{what}{}", run.stderr);
+        let compared = Compared { modes: true, times: flag == "-p", ..Compared::default() };
+        assert_same_tree(&trees.source(), &trees.destination(), compared);
+        trees.assert_no_strangers();
+        for number in 0..6 {
+            let linked = trees.destination().join(format!("{number}/linked"));
+            assert_eq!(fs::metadata(linked).unwrap().nlink(), 2, "{what}");
+        }
+    }
+}
+
+/// Only what the killed run may have placed, and what is as the copy would be, is replaced although its mode forbids that.
+fn what_a_user_protects_is_no_copy_of_a_killed_run() {
+    let trees = Trees::new();
+    for number in 0..60 {
+        trees.file(&format!("{}/{number}", number % 6), format!("file {number}"));
+    }
+    let names = ["before", "since", "closed/file"];
+    for name in names {
+        trees.file(name, "its contents");
+    }
+    let protect = |name: &str, contents: &str| {
+        let path = crate::tree::file_in(&trees.destination(), name, contents);
+        set_mode(&path, 0o444);
+    };
+    protect("before", "its contents");
+    protect("closed/another", "");
+    set_mode(&trees.destination().join("closed"), 0o555);
+    if fs::metadata(trees.destination().join("before")).unwrap().created().is_err() {
+        return;
+    }
+    give_away(&trees);
+    merge_as_user(&trees, &[]).stop_after(SystemCall::WRITE, 60).kill();
+    let _ = fs::remove_file(trees.destination().join("since"));
+    protect("since", "other bytes!");
+    chown(trees.destination().join("since"), Some(USER), Some(USER)).unwrap();
+    let run = merge_as_user(&trees, &[]).run();
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
+    assert_eq!(events(&run, "failed").len(), names.len(), "{}", run.stdout);
+    for (name, mode) in [("before", 0o444), ("since", 0o444), ("closed", 0o555)] {
+        let found = fs::metadata(trees.destination().join(name)).unwrap();
+        assert_eq!(found.mode() & 0o777, mode, "{name}: {}", run.stdout);
+    }
+    assert!(!trees.destination().join("closed/file").exists());
+    assert_eq!(fs::read_to_string(trees.destination().join("since")).unwrap(), "other bytes!");
+}
+
+/// Names that a killed run had made, and not noted, became files of their own.
+fn names_of_one_file_stay_together_after_a_kill() {
+    const PAIRS: usize = 40;
+    let rows: [(&[&str], bool); 7] = [
+        (&["-a", "--attributes-only"], false),
+        (&["-a", "--attributes-only"], true),
+        (&["-an"], false),
+        (&["-an"], true),
+        (&["-rn"], true),
+        (&["-au"], true),
+        (&["-a"], true),
+    ];
+    for (flags, is_merged) in rows {
+        let has_bytes = !flags.contains(&"--attributes-only");
+        // Writes for each file, and for all links.
+        let each = if has_bytes && !Place::Disk.has_reflinks() { 2 } else { 1 };
+        for writes in [PAIRS / 2 * each, PAIRS * each + PAIRS / 2] {
+            let trees = Trees::new();
+            let names = |number| [format!("a/{number}"), format!("b/{number}")];
+            fs::create_dir(trees.source().join("b")).unwrap();
+            for number in 0..PAIRS {
+                let [first, last] = names(number);
+                let file = trees.file(&first, format!("file {number}"));
+                fs::hard_link(file, trees.source().join(last)).unwrap();
+            }
+            if is_merged {
+                fs::create_dir(trees.destination()).unwrap();
+            }
+            let program = || {
+                let program = cp().args(["--resume", "-T", "--jobs=1"]).args(flags);
+                program.arg(trees.source()).arg(trees.destination())
+            };
+            program().stop_after(SystemCall::WRITE, writes).kill();
+            // One of two names is gone again.
+            for number in 0..if is_merged { PAIRS } else { 0 } {
+                let [first, last] = names(number).map(|name| trees.destination().join(name));
+                if first.exists() && last.exists() && number % 4 < 2 {
+                    fs::remove_file(if number % 4 == 0 { first } else { last }).unwrap();
+                }
+            }
+            let run = program().run();
+            let what = format!("{flags:?} {is_merged} {writes}: {}", run.stdout);
+            assert!(run.status.success(), "{what}{}", run.stderr);
+            trees.assert_no_strangers();
+            for number in 0..PAIRS {
+                let copies = names(number).map(|name| trees.destination().join(name));
+                let found = copies.each_ref().map(|copy| fs::metadata(copy).unwrap());
+                assert_eq!(found[0].ino(), found[1].ino(), "{number}, {what}");
+                let contents = if has_bytes { format!("file {number}") } else { String::new() };
+                assert_eq!(fs::read_to_string(&copies[0]).unwrap(), contents, "{what}");
+            }
+        }
+    }
 }

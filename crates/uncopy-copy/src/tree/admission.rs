@@ -6,19 +6,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags};
 
-use super::backups::is_same_entry;
+use super::as_copied::{is_copy, is_same_entry};
 use super::context::Context;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
 use super::place::Place;
-use super::unchanged::is_same_as_there;
 use crate::Consent;
 use crate::Skip;
 use crate::destination::{ExistingEntry, is_own_source};
 use crate::guard::{Guarded, NotNamed, wanted_user};
 use crate::jobs::{Action, Compare, Decision, EntryKind, EntryOutcome, Policy, Side, decide};
 use crate::mode_changes::ModeChanges;
-use crate::options::{CopyOptions, Preserve};
+use crate::options::CopyOptions;
 use crate::owner::Owner;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
 use uncopy_os::file::{self, SETUID_SETGID, Stat, Timestamp};
@@ -103,7 +102,7 @@ fn check_guarded(
     let options = &deleter.options.copy;
     match found {
         Some(found)
-            if is_copy(options.preserve, place, source, &found)
+            if is_copy(options, place, source, &found)
                 && !is_of_somebody_else(&guarded, options, source, &found.stat) =>
         {
             guarded
@@ -166,17 +165,6 @@ fn give_owner_and_mode(
     }
 }
 
-/// Whether what was found is what an attempt makes of this entry.
-fn is_copy(preserve: Preserve, place: &Place<'_>, source: &Stat, found: &ExistingEntry) -> bool {
-    let has_time = !preserve.timestamps || found.stat.modified == source.modified;
-    let is_file = source.file_type() == FileType::RegularFile;
-    has_time
-        && match place.open.source.there() {
-            Some(directory) if is_file => is_same_as_there(directory, place, source, found),
-            _ => is_same_entry(place, source, found),
-        }
-}
-
 /// Returns another name of a file of a guarded job, from the root, under which an earlier attempt has copied it.
 pub(super) fn earlier_name(
     context: &Context<'_>,
@@ -194,7 +182,7 @@ pub(super) fn earlier_name(
         let found = ExistingEntry { stat: file::stat(&handle)?, handle };
         let is_planned = guarded.expects(Some(&found.stat));
         Ok(!is_planned
-            && is_copy(options.preserve, place, source, &found)
+            && is_copy(options, place, source, &found)
             && !is_of_somebody_else(guarded, options, source, &found.stat))
     };
     let copied = |(path, guarded): (PathBuf, Guarded<'_>)| {

@@ -1,23 +1,22 @@
-//! Decides about the backup of an entry that is replaced: it must not replace what the job itself placed, in this run
-//! or in one that was killed.
+//! Decides about an entry that is replaced: whether it is the caller's, of which a backup is kept and whose mode counts,
+//! or was placed by the job itself, in this run or in one that was killed.
 
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 
+use super::as_copied::is_copy;
 use super::context::Context;
 use super::journal::EarlierRun;
 use super::place::Place;
 use super::resume::Resume;
 use crate::backup;
 use crate::backup_claims::Claimant;
-use crate::compare::contents::{Buffers, are_same};
-use crate::destination::ExistingEntry;
+use crate::destination::{ExistingEntry, check_mode};
 use crate::options::Backup;
 use uncopy_core::{Errno, Error, Objection, Reason, Result};
-use uncopy_os::file::{self, Stat};
-use uncopy_os::{Sys, directory, name};
+use uncopy_os::file::Stat;
+use uncopy_os::{Sys, directory};
 
 /// Parts of a job that decide about backups.
 #[derive(Clone, Copy)]
@@ -49,9 +48,9 @@ impl Backups<'_> {
         }
     }
 
-    /// Claims the names that copying an entry takes. Returns whether the entry `found` in its place is to be kept:
-    /// not if an earlier run of the job placed it, which kept what was there before. `is_same` compares it with the
-    /// source.
+    /// Claims the names that copying an entry takes. Returns whether the entry `found` in its place is to be kept as one
+    /// of the caller's: not if an earlier run of the job placed it, which kept what was there before. `is_same` compares
+    /// it with the source.
     ///
     /// # Errors
     /// The backup would replace another copy or backup of this job.
@@ -61,7 +60,7 @@ impl Backups<'_> {
         found: Option<&ExistingEntry>,
         is_same: impl FnOnce(&ExistingEntry) -> Result<bool>,
     ) -> Result<bool> {
-        let Some(backup) = &self.context.options().copy.backup else { return Ok(true) };
+        let options = &self.context.options().copy;
         let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
         let fail = |errno| Error::destination("examine", place.destination(), errno);
         // In a tree that is being built nothing is the caller's.
@@ -70,15 +69,35 @@ impl Backups<'_> {
             return refuse(why);
         }
         let Some(replaced) = replaced else { return Ok(true) };
-        let Some(journal) = self.resume.journal() else { return Ok(true) };
-        let Some(earlier) = journal.earlier() else { return Ok(true) };
+        let Some(earlier) = self.resume.earlier() else { return Ok(true) };
+        let Some(backup) = &options.backup else {
+            // Without a backup the only question is whether a mode that forbids writing is the caller's.
+            let is_protected = replaced.stat.file_type() == FileType::RegularFile
+                && earlier.may_have_placed(&replaced.stat)
+                && check_mode(options, place.open.destination.as_fd(), place.target)
+                    == Err(Errno::EACCES);
+            return Ok(!(is_protected && is_same(replaced)?));
+        };
         if is_same(replaced)? {
             return Ok(false);
         }
-        match is_kept_by(earlier, place, replaced, backup).map_err(fail)? {
+        match is_kept_by(&earlier, place, replaced, backup).map_err(fail)? {
             true => refuse(Objection::BackupOfKilledRun),
             false => Ok(true),
         }
+    }
+
+    /// Whether an earlier run of the job placed the entry that has the name, without noting it.
+    pub(super) fn has_placed(
+        self,
+        place: &Place<'_>,
+        source: &Stat,
+        found: &ExistingEntry,
+    ) -> bool {
+        let options = &self.context.options().copy;
+        let earlier = self.resume.earlier();
+        earlier.is_some_and(|earlier| earlier.may_have_placed(&found.stat))
+            && is_copy(options, place, source, found)
     }
 
     fn claim(self, place: &Place<'_>, replaces: bool) -> Sys<Option<Objection>> {
@@ -105,32 +124,4 @@ fn is_kept_by(
     // A kill between the backup and the replacement leaves two names of the old file.
     let is_doubtful = earlier.may_have_placed(&kept) && !kept.is_same_file(&replaced.stat);
     Ok(is_doubtful && !backup::is_numbered(directory, place.target, backup)?)
-}
-
-/// Whether an entry is what a copy of the source would be, apart from its metadata.
-pub(super) fn is_same_entry(place: &Place<'_>, source: &Stat, found: &ExistingEntry) -> bool {
-    let kind = source.file_type();
-    if found.stat.file_type() != kind {
-        return false;
-    }
-    let same = match kind {
-        FileType::Symlink => {
-            let target = place.read_link();
-            let existing = directory::read_link(&found.handle, OsStr::new(""));
-            target.and_then(|target| existing.map(|existing| target == existing))
-        }
-        FileType::RegularFile => {
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-            // One that cannot be read counts as different; the contents of another machine are not asked for.
-            let opened = place.open.source.fd().and_then(|source| {
-                let source = name::open_existing(source, place.name, flags)?;
-                Ok((source, file::reopen(&found.handle, flags)?))
-            });
-            opened.map(|(source, existing)| {
-                are_same(&source, &existing, &mut Buffers::new(), |_| true).unwrap_or(false)
-            })
-        }
-        _ => Ok(found.stat.special == source.special),
-    };
-    same.unwrap_or(false)
 }

@@ -23,6 +23,7 @@ use uncopy_os::Sys;
 use uncopy_os::capabilities::Filesystem;
 use uncopy_os::directory;
 use uncopy_os::file::{self, Stat};
+use uncopy_os::name;
 
 /// Device and inode, which identify a file.
 pub(super) type Identity = ((u32, u32), u64);
@@ -122,6 +123,8 @@ pub(super) struct Entered {
     pub(super) destination: Identity,
     /// Whether this job made the destination.
     pub(super) fresh: bool,
+    /// Whether an earlier run of this job made the destination, in a tree that has its name.
+    pub(super) remade: bool,
     /// Whether this is a dry run that would make it. The directory opened in its place is not
     /// looked at.
     pub(super) absent: bool,
@@ -138,6 +141,11 @@ impl Entered {
     /// Whether no process has used the destination yet, so that names in it can be used at once.
     pub(super) fn is_unseen(&self) -> bool {
         self.private && self.fresh
+    }
+
+    /// Whether this job made the destination, in this run or in an earlier one: nothing of it is the caller's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.fresh || self.private || self.remade
     }
 
     /// Whether a killed run began the destination, which may contain its leftovers.
@@ -402,6 +410,17 @@ fn check_status(stat: Sys<Stat>, expected: Identity, path: &Path) -> Result<()> 
         return Ok(());
     }
     Err(Error::new("go on in", path, Reason::Refused(Objection::DirectoryReplaced)))
+}
+
+/// Makes a directory of this status writable if its mode forbids that: a killed run had finished it, or the umask takes
+/// permissions from the owner. Returns it opened for reading then.
+pub(super) fn make_fillable(destination: &OwnedFd, stat: &Stat) -> Sys<Option<OwnedFd>> {
+    let mode = stat.permissions();
+    if mode & 0o700 == 0o700 {
+        return Ok(None);
+    }
+    directory::set_permissions_of_handle(destination, mode | 0o700)?;
+    name::open_directory_for_reading(destination).map(Some)
 }
 
 /// Opens a destination for listing, flushing and setting metadata, or at least as a path

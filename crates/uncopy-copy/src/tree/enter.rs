@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use super::context::Context;
 use super::decide::{kind_of, policy_of, side_of};
 use super::delete::{Deleter, make_room};
-use super::directory::{Directory, Entered, Open, Parent, identity};
+use super::directory::{Directory, Entered, Open, Parent, identity, make_fillable};
 use super::entry::open_linked_directory;
 use super::finish::end;
 use super::list::list_open;
@@ -135,26 +135,29 @@ pub(super) fn pair_of(
     let destination = open_destination(deleter, place, &stat)?;
     let absent = destination.is_none();
     let fresh = destination.as_ref().is_none_or(|(fresh, _)| *fresh);
+    let mut remade = false;
     let (made, destination) = match destination {
         Some((_, fd)) => {
-            let fail = |errno| Error::destination("examine", place.destination(), errno);
-            let mut made = file::stat(&fd).map_err(fail)?;
+            let fail = |operation, errno| Error::destination(operation, place.destination(), errno);
             let mut fd = fd;
-            if fresh && made.permissions() & 0o700 != 0o700 && make_fillable(place, &made).is_ok() {
-                // The umask takes permissions from the owner; it could not be listed before.
-                let opened = directory::open_child(&*place.open.destination, place.target);
-                if let Ok(opened) = opened
-                    && file::stat(&opened).is_ok_and(|stat| stat.is_same_file(&made))
-                {
-                    fd = opened;
-                }
-                made = file::stat(&fd).map_err(fail)?;
-            }
+            let made = file::stat(&fd).map_err(|errno| fail("examine", errno))?;
             if is_source_of_tree(place, &made) {
                 return Err(holds_source(place));
             }
             if made.mount_root && source.here().is_some() {
                 check_mounted(deleter.context, place, &fd)?;
+            }
+            let earlier = deleter.backups.resume.earlier();
+            remade = !fresh && earlier.is_some_and(|earlier| earlier.may_have_made(&made));
+            if (fresh || remade || above.is_resumed()) && !deleter.options.dry_run {
+                match make_fillable(&fd, &made) {
+                    Ok(opened) => fd = opened.unwrap_or(fd),
+                    Err(errno) if above.is_resumed() && !fresh => {
+                        return Err(fail("set the mode of", errno));
+                    }
+                    // Filling it shows what cannot be done.
+                    Err(_) => {}
+                }
             }
             (identity(&made), Some((fd, made.device == above.destination.0)))
         }
@@ -169,7 +172,7 @@ pub(super) fn pair_of(
     // Other jobs may make entries in it.
     let fresh = fresh && !deleter.context.is_guarded();
     let (source, destination, whole) = (stat, made, true);
-    let entered = Entered { source, destination, fresh, absent, private, whole, linked };
+    let entered = Entered { source, destination, fresh, remade, absent, private, whole, linked };
     Ok((entered, open))
 }
 
@@ -283,7 +286,6 @@ fn open_destination(
                     let reason = Reason::Refused(why);
                     return Err(Error::new("write to", place.destination(), reason));
                 }
-                _ if above.is_resumed() => make_fillable(place, &stat)?,
                 _ => {}
             }
         }
@@ -301,16 +303,4 @@ fn creation_mode(options: &JobOptions, parent: &Directory, source: &Stat) -> u32
     let given = options.copy.given();
     let given_later = given.changes.is_some() || given.has_mode() && !parent.entered.private;
     if given_later { 0o700 } else { source.permissions() & 0o1777 | 0o700 }
-}
-
-/// Makes a directory writable whose mode forbids that: a killed run had finished it, or the umask takes permissions
-/// from the owner.
-fn make_fillable(place: &Place<'_>, stat: &Stat) -> Result<()> {
-    let mode = stat.permissions();
-    if mode & 0o700 == 0o700 {
-        return Ok(());
-    }
-    directory::open_child_path(&*place.open.destination, place.target)
-        .and_then(|handle| directory::set_permissions_of_handle(&handle, mode | 0o700))
-        .map_err(|errno| Error::destination("set the mode of", place.destination(), errno))
 }

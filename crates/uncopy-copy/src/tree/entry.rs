@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::admission::earlier_name;
+use super::admission::{earlier_name, find};
 use super::decide::{is_special, kind_of};
 use super::directory::{Directory, identity};
 use super::early_start::{self, EarlyStart};
@@ -230,7 +230,7 @@ pub(super) fn copy_open(
         Err(error) => return worker.reporter.fail(place, EntryKind::File, error),
     };
     let (place, chosen) = (&transform::renamed(place, chosen.as_ref()), chosen.as_ref());
-    if !keeps_names(worker.options, &file.stat) {
+    if !keeps_names(worker, &file.stat) {
         return copy_regular(worker, place, file, chosen, early, None);
     }
     drop(early);
@@ -267,9 +267,10 @@ fn link_open_source(
     worker.reporter.finish_or_fail(place, kind, made);
 }
 
-/// Whether the entry has further names, which are to be names of its copy.
-fn keeps_names(options: &JobOptions, stat: &Stat) -> bool {
-    stat.links > 1 && options.hard_links == HardLinks::Keep
+/// Whether the entry has further names, which are to be names of its copy, or had them until this job removed them.
+fn keeps_names(worker: &Worker<'_, '_>, stat: &Stat) -> bool {
+    let has_others = || stat.links > 1 || removal::is_known(worker, stat);
+    worker.options.hard_links == HardLinks::Keep && has_others()
 }
 
 /// Has `make` copy an entry of this kind, unless another name of it is copied already, or is being
@@ -281,7 +282,7 @@ fn first_or_link(
     stat: &Stat,
     make: impl FnOnce(&mut Worker<'_, '_>),
 ) {
-    if !keeps_names(worker.options, stat) {
+    if !keeps_names(worker, stat) {
         return make(worker);
     }
     let file = identity(stat);
@@ -310,8 +311,8 @@ fn first_or_link(
         let is_newer = |copy: &Stat| worker.options.update && copy.modified > stat.modified;
         !copy.is_ok_and(|copy| copy.file_type() == stat.file_type() && !is_newer(&copy))
     };
-    let reporter = &worker.reporter;
-    if reporter.not_copied() > not_copied || (reporter.up_to_date() > up_to_date && is_other()) {
+    let is_left = worker.reporter.not_copied() > not_copied && !is_placed(worker, place, stat);
+    if is_left || (worker.reporter.up_to_date() > up_to_date && is_other()) {
         // One of the waiting names becomes the first.
         for waiting in worker.links.failed(file) {
             go_on_at(worker, &waiting, kind, |worker, place| {
@@ -331,6 +332,12 @@ fn first_or_link(
     if let Err(error) = noted {
         worker.reporter.fail(place, kind, error);
     }
+}
+
+/// Whether the entry that has the name was placed by an earlier run, which did not note it.
+fn is_placed(worker: &mut Worker<'_, '_>, place: &Place<'_>, source: &Stat) -> bool {
+    let backups = worker.deleter().backups;
+    find(place).is_ok_and(|found| found.is_some_and(|f| backups.has_placed(place, source, &f)))
 }
 
 /// Whether an earlier run copied this file to `path` in the root, and neither has changed since.
@@ -371,10 +378,15 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
     // wrong.
     let transform = worker.options.copy.transform;
     let alike = transform == Transform::None || first.renamed == place.is_renamed();
-    // A file that exists keeps its bytes, which a link to another one would take away.
+    // A file that exists keeps its bytes, which a link to another one would take away. What a killed run made has none.
+    let is_made = |worker: &mut Worker<'_, '_>| {
+        place.directory.entered.private
+            || place.stat().is_ok_and(|stat| is_placed(worker, place, &stat))
+    };
     let keeps_bytes = kind == EntryKind::File
         && worker.options.copy.attributes_only
-        && directory::stat_name(&*place.open.destination, place.target).is_ok();
+        && directory::stat_name(&*place.open.destination, place.target).is_ok()
+        && !is_made(worker);
     let refused = match (alike && !keeps_bytes)
         .then(|| make_hard_link(worker.context, &mut worker.deleter(), place, kind, first))
     {

@@ -38,9 +38,10 @@ fn finish_directory(worker: &mut Worker<'_, '_>, directory: &Arc<Directory>) {
     }
     let finished = directory.open().and_then(|open| {
         delete_strangers(&mut worker.deleter(), directory, &open);
-        let entered = &directory.entered;
-        let ours = entered.fresh || entered.private;
-        let made = if ours { Made::AsSource(worker.context.umask()) } else { Made::Found };
+        let made = match directory.entered.is_ours() {
+            true => Made::AsSource(worker.context.umask()),
+            false => Made::Found,
+        };
         if worker.context.is_guarded() {
             return flush_guarded(worker, directory, &open);
         }

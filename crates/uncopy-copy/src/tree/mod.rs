@@ -1,6 +1,7 @@
 //! Copies the trees of a job: roots, directories, entries, and the workers that copy them.
 
 mod admission;
+mod as_copied;
 mod aside;
 mod backups;
 mod budget;

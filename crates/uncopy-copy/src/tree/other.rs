@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, OFlags};
 
 use super::admission::{Admission, check_admission};
-use super::backups::is_same_entry;
+use super::as_copied::is_same_entry;
+use super::backups::Backups;
 use super::context::Context;
 use super::decide::kind_of;
 use super::delete::Deleter;
@@ -147,15 +148,16 @@ pub(super) fn make_hard_link(
             let action = Action::Link;
             return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
         }
-        Admission::Done(EntryOutcome::Skipped { reason: Skip::AsNew })
-            if let Some(found) = found_apart(context, place, &stat, first) =>
+        Admission::Done(EntryOutcome::Skipped { reason })
+            if let Some(found) = found_apart(deleter.backups, place, &stat, first, reason) =>
         {
             if context.options().dry_run {
                 let action = Action::Link;
                 return Ok(Linking::Done(EntryOutcome::Planned { action, mechanism: None }));
             }
             let is_same = |found: &ExistingEntry| Ok(is_same_entry(place, &stat, found));
-            let keeps_old = deleter.backups.keeps_old(place, Some(&found), is_same)?;
+            let keeps_old = reason != Skip::Exists
+                && deleter.backups.keeps_old(place, Some(&found), is_same)?;
             (Some(found), Decision::Replace, keeps_old)
         }
         Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
@@ -191,14 +193,20 @@ fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {
     Ok((from, first.path.file_name().unwrap_or_default()))
 }
 
-/// Returns the existing entry of a name that is up to date, but no name of the copied file that it should be one
-/// of. One that is newer than the source stays as it is.
+/// Returns the existing entry of a name that was skipped for this reason, as it is up to date or an earlier run placed it,
+/// but that is no name of the copied file that it should be one of. One that is newer than the source stays as it is.
 fn found_apart(
-    context: &Context<'_>,
+    backups: Backups<'_>,
     place: &Place<'_>,
     source: &Stat,
     first: &First,
+    reason: Skip,
 ) -> Option<ExistingEntry> {
+    match reason {
+        Skip::AsNew => {}
+        Skip::Exists if backups.resume.earlier().is_some() => {}
+        _ => return None,
+    }
     let handle = name::open_existing(&*place.open.destination, place.target, OFlags::PATH).ok()?;
     let stat = file::stat(&handle).ok()?;
     // In a dry run the first name may be missing.
@@ -207,10 +215,16 @@ fn found_apart(
             .map_err(|errno| Error::destination("examine", first.destination(), errno))
     });
     let is_apart = !copy.is_ok_and(|copy| copy.is_same_file(&stat));
-    let may_go = !context.options().copy.ask
-        && stat.modified == source.modified
-        && stat.file_type() == source.file_type();
-    (is_apart && may_go).then_some(ExistingEntry { handle, stat })
+    let found = ExistingEntry { handle, stat };
+    let may_go = || match reason {
+        Skip::Exists => backups.has_placed(place, source, &found),
+        _ => {
+            !backups.context.options().copy.ask
+                && found.stat.modified == source.modified
+                && found.stat.file_type() == source.file_type()
+        }
+    };
+    (is_apart && may_go()).then_some(found)
 }
 
 /// Makes the destination's name another one of an unchanged file of an earlier copy. `found`: the entry that

@@ -272,6 +272,7 @@ fn open_top(
         source: stat,
         destination: found,
         fresh: false,
+        remade: false,
         absent: false,
         private: false,
         whole: true,

@@ -343,6 +343,7 @@ mod tests {
             destination: identity(&source),
             source,
             fresh: true,
+            remade: false,
             absent: false,
             private: false,
             whole: true,

@@ -36,6 +36,12 @@ pub(super) fn note_known(worker: &Worker<'_, '_>, stat: &Stat) {
     }
 }
 
+/// Whether this job copied the file under another one of its names, and it is still in the same state.
+pub(super) fn is_known(worker: &Worker<'_, '_>, stat: &Stat) -> bool {
+    let known = || worker.context.removals().state_of(identity(stat));
+    worker.options.remove_source && known().is_some_and(|state| state.is_of(stat))
+}
+
 /// Notes a further name of a file of which another name was copied. If that was skipped, or changed meanwhile, this one stays
 /// as it does.
 pub(super) fn note_linked(worker: &Worker<'_, '_>, place: &Place<'_>) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::directory::{Identity, identity};
-use super::journal::Journal;
+use super::journal::{EarlierRun, Journal};
 use crate::jobs::Incomplete;
 use uncopy_os::file::FileId;
 use uncopy_os::{Sys, clock, file};
@@ -50,6 +50,11 @@ impl Resume {
             return None;
         }
         self.journal.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the run that began the journal of the root that is being copied, unless this one did.
+    pub(super) fn earlier(&self) -> Option<EarlierRun> {
+        self.journal()?.earlier()
     }
 
     pub(super) fn has_journal(&self) -> bool {

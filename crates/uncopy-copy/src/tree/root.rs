@@ -370,6 +370,7 @@ fn open_place(
         source: source_stat,
         destination: identity(&destination_stat),
         fresh: false,
+        remade: false,
         absent: false,
         private: false,
         whole: false,
@@ -405,7 +406,8 @@ fn copy_directory(
             return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
         }
     };
-    let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, journal } = target;
+    let Target { fd: target_fd, stat: target_stat, aside, absent, resumed, remade, journal } =
+        target;
     worker.context.add_source(identity(&fd.stat_here(&stat)));
     if !absent {
         worker.context.add_destination(identity(&target_stat));
@@ -450,6 +452,7 @@ fn copy_directory(
         source: stat,
         destination: identity(&target_stat),
         fresh: (aside.is_some() && !resumed) || absent,
+        remade,
         absent,
         private: aside.is_some(),
         whole: true,
@@ -555,6 +558,7 @@ impl Finished {
         }
         let made = match aside {
             Some(_) => Made::Private(worker.context.umask()),
+            None if directory.entered.remade => Made::AsSource(worker.context.umask()),
             None => Made::Found,
         };
         let mut given =

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 
 use super::aside::Aside;
 use super::context::Context;
-use super::directory::identity;
+use super::directory::{identity, make_fillable};
 use super::journal::{Begun, Built, Journal, NotOpened, Short, Unusable};
 use super::overlay;
 use super::partial;
@@ -34,6 +34,8 @@ pub(super) struct Target {
     pub(super) absent: bool,
     /// Whether it was begun by a run that this one resumes.
     pub(super) resumed: bool,
+    /// Whether an earlier run of this job made it and gave it its name.
+    pub(super) remade: bool,
     /// The journal and its directory.
     pub(super) journal: Option<(Journal, OwnedFd)>,
 }
@@ -89,8 +91,9 @@ impl Target {
         if options.dry_run {
             let stat =
                 file::stat(&parent).map_err(|errno| Error::destination("examine", above, errno))?;
-            let (fd, journal) = (parent, None);
-            return Ok(Target { fd, stat, aside: None, absent: true, resumed: false, journal });
+            let (fd, aside, journal) = (parent, None, None);
+            let (absent, resumed, remade) = (true, false, false);
+            return Ok(Target { fd, stat, aside, absent, resumed, remade, journal });
         }
         if options.resume {
             return Target::journalled(options, from, destination, parent, name);
@@ -104,7 +107,7 @@ impl Target {
         let fail = |errno| Error::destination("open", destination, errno);
         let is_link_refused =
             options.destination_links == DestinationLinks::Refuse && !names_directory(destination);
-        let fd = match is_link_refused {
+        let mut fd = match is_link_refused {
             true => open_named(destination)?,
             false => follow::open_root(destination)
                 .or_else(|_| follow::open_directory(destination))
@@ -112,7 +115,7 @@ impl Target {
         };
         check_outside(context, fd.as_fd(), from, destination)?;
         let stat = file::stat(&fd).map_err(fail)?;
-        let mut journal = None;
+        let (mut journal, mut remade) = (None, false);
         if options.resume {
             // The resolved name is used, independent of the caller's spelling.
             let path = std::fs::canonicalize(destination)
@@ -136,9 +139,17 @@ impl Target {
                     .begin(Begun { fingerprint, aside: None }, parent.as_fd())
                     .map_err(|errno| not_begun(destination, errno))?;
             }
+            remade = opened.earlier().is_some_and(|earlier| earlier.may_have_made(&stat));
+            if remade
+                && !options.dry_run
+                && let Ok(Some(fillable)) = make_fillable(&fd, &stat)
+            {
+                fd = fillable;
+            }
             journal = Some((opened, parent));
         }
-        Ok(Target { fd, stat, aside: None, absent: false, resumed: false, journal })
+        let (aside, absent, resumed) = (None, false, false);
+        Ok(Target { fd, stat, aside, absent, resumed, remade, journal })
     }
 
     /// Opens a tree that an earlier run began, or makes a new one with a journal.
@@ -177,7 +188,8 @@ impl Target {
                     let register = Register::none();
                     let aside = Some(Aside { parent, temporary, name, register, is_own });
                     let journal = Some((journal, keeper));
-                    return Ok(Target { fd, stat, aside, absent: false, resumed: true, journal });
+                    let (absent, resumed, remade) = (false, true, false);
+                    return Ok(Target { fd, stat, aside, absent, resumed, remade, journal });
                 }
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(fail(errno)),
@@ -375,7 +387,8 @@ fn not_resumed(destination: &Path, why: Objection) -> Error {
 
 fn make_aside(parent: OwnedFd, name: &OsStr) -> Sys<Target> {
     let (fd, stat, aside) = Aside::make(parent, name)?;
-    Ok(Target { fd, stat, aside: Some(aside), absent: false, resumed: false, journal: None })
+    let (aside, journal) = (Some(aside), None);
+    Ok(Target { fd, stat, aside, absent: false, resumed: false, remade: false, journal })
 }
 
 /// A destination in the source would be copied into itself, without end.

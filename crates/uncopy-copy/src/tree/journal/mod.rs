@@ -100,7 +100,7 @@ pub(super) struct Journal {
 }
 
 /// A run that began a journal and ended early.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct EarlierRun {
     device: (u32, u32),
     /// When the journal was made, if its filesystem has times of birth.
@@ -112,6 +112,12 @@ impl EarlierRun {
     /// the filesystem.
     pub(super) fn may_have_placed(&self, entry: &Stat) -> bool {
         entry.device != self.device || self.since.is_none_or(|since| entry.changed >= since)
+    }
+
+    /// Whether this run, or somebody since, made the entry: it was born after the journal.
+    pub(super) fn may_have_made(&self, entry: &Stat) -> bool {
+        let born = entry.birth.zip(self.since);
+        entry.device == self.device && born.is_some_and(|(birth, since)| birth >= since)
     }
 }
 
@@ -282,8 +288,8 @@ impl Journal {
     }
 
     /// Returns the run that made the journal, which may have placed entries without noting them, unless this one did.
-    pub(super) fn earlier(&self) -> Option<&EarlierRun> {
-        self.earlier.as_ref()
+    pub(super) fn earlier(&self) -> Option<EarlierRun> {
+        self.earlier
     }
 
     /// Reports the files with several names that an earlier run copied: inode of the source, and
@@ -572,6 +578,23 @@ mod tests {
         ] {
             let earlier = EarlierRun { device, since };
             assert_eq!(earlier.may_have_placed(&stat()), expected, "{earlier:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_born_after_the_journal_may_be_made_by_the_earlier_run() {
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        for (device, birth, since, expected) in [
+            ((8, 1), Some(time(3, 6)), Some(time(3, 7)), false),
+            ((8, 1), Some(time(3, 7)), Some(time(3, 7)), true),
+            ((8, 1), Some(time(4, 0)), Some(time(3, 7)), true),
+            ((8, 1), None, Some(time(3, 7)), false),
+            ((8, 1), Some(time(3, 7)), None, false),
+            ((8, 2), Some(time(3, 7)), Some(time(3, 7)), false),
+        ] {
+            let earlier = EarlierRun { device, since };
+            let entry = Stat { birth, ..stat() };
+            assert_eq!(earlier.may_have_made(&entry), expected, "{earlier:?} {birth:?}");
         }
     }
 
