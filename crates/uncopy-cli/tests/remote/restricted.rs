@@ -277,6 +277,46 @@ fn a_refusal_does_not_depend_on_what_is_outside() {
     assert_eq!(fs::read(near.join("a")).unwrap(), b"from near");
 }
 
+/// With `-T` it was refused as a path that leads out.
+fn a_tree_is_merged_into_the_directory_itself() {
+    let restricted = Restricted::new();
+    let (near, far) = (restricted.machines.near.path(), restricted.machines.far.path());
+    let only = far.join("only");
+    fs::create_dir_all(near.join("tree/d")).unwrap();
+    symlink(".", only.join("itself")).unwrap();
+    let absolute = only.display().to_string();
+    for destination in ["", ".", "./", "d/.", "itself/", &absolute, &format!("{absolute}/")] {
+        let at = only.join(if destination.starts_with('d') { "d" } else { "" });
+        for flags in [
+            &["-aT", "tree"][..],
+            &["-rT", "tree"],
+            &["-rT", "--backup=numbered", "tree"],
+            &["-rT", "--remove-destination", "tree"],
+            &["-rT", "--dry-run", "tree"],
+            &["-r", "tree/."],
+        ] {
+            fs::write(near.join("tree/new"), b"from near").unwrap();
+            let run = restricted.cp("").args(flags).arg(format!("far:{destination}")).run();
+            succeeded(&run);
+            restricted.check(&run);
+            let is_there = !flags.contains(&"--dry-run");
+            assert_eq!(at.join("new").exists(), is_there, "{flags:?} {destination}");
+            let _ = fs::remove_file(at.join("new"));
+            let _ = fs::remove_file(at.join("new.~1~"));
+        }
+        let run = restricted.cp("").args(["-T", "a"]).arg(format!("far:{destination}")).run();
+        restricted.is_refused(&run);
+        assert!(run.stderr.contains("it is a directory"), "{destination}: {}", run.stderr);
+    }
+    let run = restricted.cp("").args(["-aT", "tree", "far:itself"]).run();
+    restricted.is_refused(&run);
+    assert!(run.stderr.contains("symbolic link, which is not followed"), "{}", run.stderr);
+    let run = restricted.cp("").args(["-aT", "--delete", "tree", "far:"]).run();
+    succeeded(&run);
+    restricted.check(&run);
+    assert_eq!(names_in(&only), ["d", "new"]);
+}
+
 fn a_kernel_that_cannot_confine_is_no_place_for_a_restriction() {
     let restricted = Restricted::new();
     let without = [Forbidden::Call(SystemCall::LANDLOCK_CREATE_RULESET)];
@@ -320,6 +360,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] earlier_copies_outside_are_no_earlier_copies,
         [] links_that_lead_out_are_not_written_through,
         [] a_refusal_does_not_depend_on_what_is_outside,
+        [] a_tree_is_merged_into_the_directory_itself,
         [] a_kernel_that_cannot_confine_is_no_place_for_a_restriction,
     ]
 }
