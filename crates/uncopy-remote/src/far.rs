@@ -300,7 +300,7 @@ impl ServeRequest {
             return Err(begun.refuse(Refusal::NotConfined));
         }
         let outbox = Arc::<Outbox>::default();
-        let serving = Serving::new(roots, Arc::clone(&outbox));
+        let serving = Serving::new(roots, Arc::clone(&outbox), begun.session.version());
         let answering = Some(Arc::clone(&serving) as _);
         let parts = LinkParts { answering, ..LinkParts::default() };
         let role = DataRole::Serves(Arc::clone(&serving));
