@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use uncopy::copy::job::{JobOptions, LinkDest};
 use uncopy::copy::{Existing, Transform};
 use uncopy::follow;
+use uncopy::remote::Refusal;
 
 use super::leads_out::{LastLink, leads_out};
 use crate::cp::target::{self, Kind, Names};
@@ -22,16 +23,21 @@ impl Reach {
     /// Finds what a copy with these options and names reaches. `only`: all that this login may reach.
     ///
     /// # Errors
-    /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
+    /// A path lies elsewhere, or leads there: the destination, the name of a copy in it, or a journal.
     pub(super) fn of_copy(
         options: &JobOptions,
         names: &Names,
         only: Option<&Path>,
-    ) -> Result<Reach, PathBuf> {
+    ) -> Result<Reach, Refusal> {
         let destination = &names.destination;
         let ends = if follows_links(options) { Ends::Followed } else { Ends::Replaced };
         if let Some(only) = only {
-            return Reach::of_copy_within(only, names, ends);
+            let reach = Reach::of_copy_within(only, names, ends);
+            let reach = reach.map_err(|path| Refusal::Outside { path: bytes(path) })?;
+            return match journal_outside(options, only, names) {
+                Some(path) => Err(Refusal::JournalOutside { path: bytes(path) }),
+                None => Ok(reach),
+            };
         }
         let mut reach = Reach::writing(of_destination(destination, names.kind, ends));
         let mut bases = vec![destination.clone()];
@@ -62,13 +68,15 @@ impl Reach {
 
     /// Finds the same for a login that may reach one directory: everything there, and what else the options name is not there
     /// for it.
+    ///
+    /// # Errors
+    /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
     fn of_copy_within(only: &Path, names: &Names, ends: Ends) -> Result<Reach, PathBuf> {
         let destination = &names.destination;
         let has_slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
         let has_name = beneath(only, destination).is_some_and(|inner| inner.file_name().is_some());
         // Whether a link that leads out is a directory may not show either, so that the name alone must not depend on it.
-        let is_name =
-            ends == Ends::Replaced && names.kind == Kind::File && has_name && !has_slash;
+        let is_name = ends == Ends::Replaced && names.kind == Kind::File && has_name && !has_slash;
         let (last, writable) = match is_name {
             true => (LastLink::Named, existing(vec![parent(destination)])),
             false => (LastLink::Followed, of_destination(destination, names.kind, ends)),
@@ -154,6 +162,21 @@ fn existing(paths: Vec<PathBuf>) -> Vec<PathBuf> {
 fn copies(names: &Names) -> Vec<PathBuf> {
     let pairs = target::pairs(names.clone(), true, Transform::None, |_| true).unwrap_or_default();
     pairs.into_iter().map(|pair| pair.destination).collect()
+}
+
+/// Returns the copy that is the directory itself, if its journal is to lie beside it.
+fn journal_outside(options: &JobOptions, only: &Path, names: &Names) -> Option<PathBuf> {
+    let destination = names.destination.clone();
+    let copies = match names.is_inside(destination.is_dir()) {
+        true => copies(names),
+        false => vec![destination],
+    };
+    let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == only);
+    copies.into_iter().find(|path| options.resume && is_it(path))
+}
+
+fn bytes(path: PathBuf) -> Vec<u8> {
+    path.into_os_string().into_encoded_bytes()
 }
 
 /// Directories of the files that links in the destination lead to, where those have the names of copies.

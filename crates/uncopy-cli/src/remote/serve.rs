@@ -147,7 +147,7 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
     };
     let Reach { writable, linked } = match Reach::of_copy(&job.options, &job.names, only) {
         Ok(reach) => reach,
-        Err(outside) => return refuse_outside(request, &outside),
+        Err(refusal) => return request.refuse(refusal).map(|()| Exit::Failure),
     };
     if let (Some(only), Some(earlier)) = (only, &mut job.options.link_dest) {
         // Whether a file is there, and is like one of the other machine, is a secret of what lies outside.
