@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, lchown, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -191,6 +192,45 @@ fn a_link_that_another_user_made_is_named_as_on_one_machine() {
                     (&"refused".into(), &"EACCES".into()),
                     "{what}: {event}"
                 );
+            }
+        }
+    }
+}
+
+/// Those of sysfs say that they have a page, and "changed" to what they have.
+fn files_that_are_generated_are_copied_to_their_end() {
+    for source in [
+        "/proc/version",
+        "/proc/sys/kernel/ostype",
+        "/sys/class/net/lo/mtu",
+        "/sys/kernel/mm/transparent_hugepage/",
+    ] {
+        if !Path::new(source).exists() {
+            continue;
+        }
+        for direction in Direction::BOTH {
+            for flags in [&["-r"][..], &["-r", "--verify"], &["-r", "--durable"], &["-a"], &[]] {
+                let is_tree = source.ends_with('/');
+                if is_tree && flags.is_empty() {
+                    continue;
+                }
+                let machines = Machines::new();
+                let here = Program::new(UNCOPY).arg("cp").args(flags).args([source, "here"]);
+                succeeded(&here.current_dir(&machines.near).run());
+                let operand = match direction {
+                    Direction::Push => source.to_owned(),
+                    Direction::Pull => format!("far:{source}"),
+                };
+                let cp = machines.cp().args(flags).arg(operand);
+                succeeded(&cp.arg(direction.destination("copy")).run());
+                let (here, copy) =
+                    (machines.near.join("here"), machines.destination(direction).join("copy"));
+                if is_tree {
+                    assert_same_tree(&here, &copy, Compared::default());
+                } else {
+                    let what = format!("{direction:?} {source} {flags:?}");
+                    assert_eq!(fs::read(here).unwrap(), fs::read(copy).unwrap(), "{what}");
+                }
             }
         }
     }
@@ -518,6 +558,7 @@ fn a_serving_machine_is_named_by_its_errors() {
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [Need::Root] a_link_that_another_user_made_is_named_as_on_one_machine,
+        [] files_that_are_generated_are_copied_to_their_end,
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
         [] a_fifo_as_destination_is_not_replaced,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{FileType, OFlags};
-use uncopy_core::{Errno, Error};
+use uncopy_core::{Errno, Error, Filesystem};
 use uncopy_os::file::{self, Stat};
 use uncopy_os::follow::{FollowError, FollowResult};
 use uncopy_os::{Sys, directory, transfer, xattr};
@@ -71,12 +71,26 @@ pub(super) fn open_seen(
             Err(FollowError::System(Errno::ENOTDIR | Errno::ELOOP | Errno::ENXIO)) => continue,
             other => other?,
         };
-        let stat = file::stat(&fd)?;
+        let stat = examine(&fd)?;
         if stat.file_type() == kind {
             return Ok(Seen { fd, stat });
         }
     }
     Err(Errno::ESTALE.into())
+}
+
+/// Looks at something open. A file that is generated when it is read has no length before that, whatever its status says.
+fn examine(fd: impl AsFd) -> Sys<Stat> {
+    let stat = file::stat(&fd)?;
+    // Files on disks need no further call.
+    let may_be_generated = stat.file_type() == FileType::RegularFile
+        && stat.size > 0
+        && stat.blocks == 0
+        && stat.device.0 == 0;
+    match may_be_generated && Filesystem::from_magic(file::filesystem_magic(fd)?).is_pseudo() {
+        true => Ok(Stat { size: 0, ..stat }),
+        false => Ok(stat),
+    }
 }
 
 impl Opened {
@@ -186,7 +200,7 @@ impl Opened {
     }
 
     pub(super) fn examine(&self, descriptors: &Arc<Descriptors>) -> Sys<Stat> {
-        self.with_descriptor(descriptors, |fd| file::stat(fd))
+        self.with_descriptor(descriptors, |fd| examine(fd))
     }
 
     pub(super) fn ranges(&self, from: u64) -> Sys<FoundRanges> {
