@@ -332,6 +332,12 @@ impl RunRequest {
         &self.arguments
     }
 
+    /// Returns the version of the protocol that is spoken.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.begun.session.version()
+    }
+
     /// Returns the names of the sources, for people.
     #[must_use]
     pub fn sources(&self) -> &[OsString] {
