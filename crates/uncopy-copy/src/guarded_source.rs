@@ -20,6 +20,7 @@ use crate::source_file::SourceFile;
 use crate::source_places::SourcePlaces;
 use uncopy_core::{Errno, Result};
 use uncopy_os::file::{self, Stat};
+use uncopy_os::follow::FollowError;
 use uncopy_os::{Sys, directory, name, transfer};
 
 /// Size of the buffer of a listing.
@@ -135,15 +136,14 @@ impl GuardedSource {
     /// It cannot be opened, or the other machine was lost.
     pub fn there(peer: Arc<dyn Peer>, number: u32, name: &Path) -> Result<GuardedSource> {
         let link = Arc::new(PeerLink::new(peer, name.to_owned()));
-        let opened =
-            link.ask(|peer| peer.open_root(number, true)).and_then(|opened| link.opened(opened));
+        let opened = link.open_root(number, true, name);
         let is_directory = |(object, stat): (PeerObject, Stat)| match stat.file_type() {
             FileType::Directory => Ok(PeerDirectory::of_opened(object, stat)),
-            _ => Err(Errno::ENOTDIR),
+            _ => Err(FollowError::System(Errno::ENOTDIR)),
         };
         match opened.and_then(is_directory) {
             Ok(directory) => Ok(GuardedSource(SourceDirectory::There(Arc::new(directory)))),
-            Err(errno) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, errno))),
+            Err(stopped) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, stopped))),
         }
     }
 
@@ -326,11 +326,10 @@ impl GuardedFile {
     /// As [`GuardedSource::there`]; it is no regular file.
     pub fn there(peer: Arc<dyn Peer>, number: u32, name: &Path) -> Result<GuardedFile> {
         let link = Arc::new(PeerLink::new(peer, name.to_owned()));
-        let opened =
-            link.ask(|peer| peer.open_root(number, true)).and_then(|opened| link.opened(opened));
+        let opened = link.open_root(number, true, name);
         let is_file = |opened: (PeerObject, Stat)| match opened.1.file_type() {
             FileType::RegularFile => Ok(opened),
-            _ => Err(Errno::EINVAL),
+            _ => Err(FollowError::System(Errno::EINVAL)),
         };
         match opened.and_then(is_file) {
             Ok(opened) => {
@@ -339,7 +338,7 @@ impl GuardedFile {
                 let (directory, name) = (Arc::new(directory), name.as_os_str().to_owned());
                 Ok(GuardedFile(OpenFile::There { directory, name, opened }))
             }
-            Err(errno) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, errno))),
+            Err(stopped) => Err(link.lost().unwrap_or_else(|| root_not_opened(name, stopped))),
         }
     }
 

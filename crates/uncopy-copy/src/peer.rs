@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::sparse;
@@ -20,6 +20,13 @@ pub struct PeerHandle(pub u32);
 pub enum PeerError {
     /// A system call failed there. The entry fails, and the job goes on.
     System(Errno),
+    /// A link there is not followed, as [`Reason::ForeignLink`](uncopy_core::Reason::ForeignLink) says.
+    ForeignLink {
+        /// Its path there, from the root on if it lies in a tree.
+        link: PathBuf,
+        /// Number of its owner.
+        owner: u32,
+    },
     /// The connection ended, or the peer did what no peer does. The job ends.
     Lost {
         /// Description for people.

@@ -13,6 +13,7 @@ use super::peer_link::{PeerAttributes, PeerLink, PeerObject};
 use uncopy_core::Errno;
 use uncopy_os::Sys;
 use uncopy_os::file::Stat;
+use uncopy_os::follow::FollowResult;
 
 /// Maximum number of entries of a directory: a peer could list without end.
 const MAX_ENTRIES: usize = 1 << 26;
@@ -128,23 +129,38 @@ impl PeerDirectory {
 
     /// Opens an entry, which is no symbolic link unless it is followed. Returns it with its status.
     pub(crate) fn open(&self, name: &OsStr, follows: bool) -> Sys<(PeerObject, Stat)> {
-        let (object, stat) = self.open_any(name, follows)?;
+        self.find(name, follows).map_err(|stopped| stopped.errno())
+    }
+
+    /// Opens what an entry leads to, or says which link is not followed.
+    pub(crate) fn follow(&self, name: &OsStr) -> FollowResult<(PeerObject, Stat)> {
+        self.find(name, true)
+    }
+
+    fn find(&self, name: &OsStr, follows: bool) -> FollowResult<(PeerObject, Stat)> {
+        let (object, stat) = self.find_any(name, follows)?;
         match (&self.at, stat.file_type()) {
-            (At::Opened(_), FileType::Symlink) => Err(Errno::ELOOP),
+            (At::Opened(_), FileType::Symlink) => Err(Errno::ELOOP.into()),
             _ => Ok((object, stat)),
         }
     }
 
-    /// Opens an entry of any kind, in the same way.
+    /// Opens an entry of any kind, as [`PeerDirectory::open`] does.
     pub(crate) fn open_any(&self, name: &OsStr, follows: bool) -> Sys<(PeerObject, Stat)> {
+        self.find_any(name, follows).map_err(|stopped| stopped.errno())
+    }
+
+    fn find_any(&self, name: &OsStr, follows: bool) -> FollowResult<(PeerObject, Stat)> {
         let opened = match &self.at {
-            At::Opened(object) => object.ask(|peer, handle| peer.open(handle, name, follows))?,
-            At::AboveRoot { link, number, follows: root } => {
-                link.ask(|peer| peer.open_root(*number, follows || *root))?
+            At::Opened(object) => {
+                object.link().follow(|peer| peer.open(object.handle(), name, follows))?
             }
-            At::Looked { .. } => return Err(Errno::EBADF),
+            At::AboveRoot { link, number, follows: root } => {
+                link.follow(|peer| peer.open_root(*number, follows || *root))?
+            }
+            At::Looked { .. } => return Err(Errno::EBADF.into()),
         };
-        self.link().opened(opened)
+        Ok(self.link().opened(opened)?)
     }
 
     /// Looks at an entry.

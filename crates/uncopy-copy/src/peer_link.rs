@@ -14,17 +14,32 @@ use super::peer::{
 use uncopy_core::{Errno, Error, Objection, Reason};
 use uncopy_os::Sys;
 use uncopy_os::file::{Stat, Timestamp};
+use uncopy_os::follow::{FollowError, FollowResult};
 
 /// Error number of every question after the machine was lost. It is not reported: the job ends with
 /// [`PeerLink::lost`].
 const LOST: Errno = Errno::ENOTCONN;
 
 /// Returns the error of a root that cannot be opened there.
-pub(crate) fn root_not_opened(root: &Path, errno: Errno) -> Error {
-    match errno {
+pub(crate) fn root_not_opened(root: &Path, stopped: FollowError) -> Error {
+    match stopped {
         // The other machine looks at no path that leads out of the directory of the login.
-        Errno::EXDEV => Error::new("open", root, Reason::Refused(Objection::OutsideLogin)),
-        errno => Error::system("open", root, errno),
+        FollowError::System(Errno::EXDEV) => {
+            Error::new("open", root, Reason::Refused(Objection::OutsideLogin))
+        }
+        stopped => stopped.error("open", root),
+    }
+}
+
+/// Returns the path of a link there with what precedes the path of a root in its name for people: the machine.
+fn named_as(root: &Path, path: &Path, link: PathBuf) -> PathBuf {
+    match root.as_os_str().as_bytes().strip_suffix(path.as_os_str().as_bytes()) {
+        Some(machine) => {
+            let mut named = OsStr::from_bytes(machine).to_owned();
+            named.push(link);
+            named.into()
+        }
+        None => link,
     }
 }
 
@@ -70,16 +85,45 @@ impl PeerLink {
         &self,
         question: impl FnOnce(&dyn Peer) -> Result<T, PeerError>,
     ) -> Sys<T> {
+        self.follow(question).map_err(|stopped| stopped.errno())
+    }
+
+    /// Asks a question whose answer says which link was not followed.
+    pub(crate) fn follow<T>(
+        &self,
+        question: impl FnOnce(&dyn Peer) -> Result<T, PeerError>,
+    ) -> FollowResult<T> {
         if self.is_lost() {
-            return Err(LOST);
+            return Err(LOST.into());
         }
         question(&*self.peer).map_err(|error| match error {
-            PeerError::System(errno) => errno,
+            PeerError::System(errno) => errno.into(),
+            PeerError::ForeignLink { link, owner } => FollowError::Foreign { link, owner },
             PeerError::Lost { what } => {
                 self.lost.get_or_init(|| what);
-                LOST
+                LOST.into()
             }
         })
+    }
+
+    /// Opens a root. `name`: by which people know it.
+    pub(crate) fn open_root(
+        self: &Arc<Self>,
+        number: u32,
+        follows: bool,
+        name: &Path,
+    ) -> FollowResult<(PeerObject, Stat)> {
+        match self.follow(|peer| peer.open_root(number, follows)) {
+            Ok(opened) => Ok(self.opened(opened)?),
+            Err(FollowError::Foreign { link, owner }) => {
+                let link = match self.peer.root_path(number) {
+                    Some(path) => named_as(name, path, link),
+                    None => link,
+                };
+                Err(FollowError::Foreign { link, owner })
+            }
+            Err(stopped) => Err(stopped),
+        }
     }
 
     /// Takes over what was opened. Returns it with its status.
@@ -265,6 +309,20 @@ impl Drop for OpenThere {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_of_another_machine_is_named_as_its_root_is() {
+        for (root, path, link, expected) in [
+            ("web:/d/l", "/d/l", "/d/l", "web:/d/l"),
+            ("web:/d/l", "/d/l", "/e/next", "web:/e/next"),
+            ("me@web:l", "l", "l", "me@web:l"),
+            ("[::1]:", "", "l", "[::1]:l"),
+            ("a name", "/d/l", "/d/l", "/d/l"),
+        ] {
+            let named = named_as(Path::new(root), Path::new(path), link.into());
+            assert_eq!(named, Path::new(expected), "{root} {path}");
+        }
+    }
 
     #[test]
     fn a_name_is_one_component_of_a_path() {

@@ -1,6 +1,8 @@
 //! Questions under way, and the threads that wait for their answers.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use uncopy_copy::peer::PeerError;
@@ -37,6 +39,9 @@ impl Pending {
 fn checked(answer: Result<Answer, PeerError>) -> Result<Answer, PeerError> {
     match answer {
         Ok(Answer::Failed { errno }) => Err(PeerError::System(Errno::from_raw(errno.into()))),
+        Ok(Answer::ForeignLink { link, owner }) => {
+            Err(PeerError::ForeignLink { link: OsString::from_vec(link).into(), owner })
+        }
         found => found,
     }
 }

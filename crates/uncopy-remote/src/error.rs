@@ -242,7 +242,8 @@ fn shown_text(shown: &[u8]) -> String {
     }
 }
 
-fn refusal_text(refusal: &Refusal) -> String {
+/// Describes a refusal, with what can be done about it.
+pub(crate) fn refusal_text(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Outside { path } => format!(
             "{:?} leads out of the directory that this login may use: name a path in it",
@@ -255,6 +256,11 @@ fn refusal_text(refusal: &Refusal) -> String {
                 .to_owned()
         }
         Refusal::Arguments { message } => format!("the other end refuses: {message}"),
+        Refusal::JournalOutside { path } => format!(
+            "the journal of a copy to {:?} that can be resumed would lie beside it, out of the directory that this \
+             login may use: copy so that it cannot be resumed, or to a directory in it",
+            String::from_utf8_lossy(path)
+        ),
         _ => "the other end refuses the job".to_owned(),
     }
 }

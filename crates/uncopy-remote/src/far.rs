@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use uncopy_os::follow;
 use uncopy_wire::{
-    DataWish, End, Frames, Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, Message, OutputStream,
-    Received, Refusal, Session, Violation,
+    DataWish, End, Frames, JOURNAL_OUTSIDE_VERSION, Job, JobState, MACHINE_VERSION,
+    MAX_OUTPUT_BYTES, Message, OutputStream, Received, Refusal, Session, Violation,
 };
 
 use crate::beginning::{Heard, Patience, begin};
 use crate::calls::Calls;
 use crate::confine;
 use crate::data_links::{DataLinks, DataRole};
+use crate::error::refusal_text;
 use crate::far_data::{FarData, Offering};
 use crate::greet::{Greeted, greet};
 use crate::lanes::Lanes;
@@ -195,7 +196,13 @@ impl Restriction {
 impl Begun {
     /// Refuses the job, and returns the error that says so.
     fn refuse(mut self, refusal: Refusal) -> RemoteError {
-        let message = Message::Refused(refusal.clone());
+        let is_known = self.session.version() >= JOURNAL_OUTSIDE_VERSION;
+        let message = Message::Refused(match &refusal {
+            Refusal::JournalOutside { .. } if !is_known => {
+                Refusal::Arguments { message: refusal_text(&refusal) }
+            }
+            refusal => refusal.clone(),
+        });
         if let Ok(frame) = self.session.send(&message) {
             // A near end that has gone need not know.
             let output = &mut self.streams.output;
@@ -300,7 +307,7 @@ impl ServeRequest {
             return Err(begun.refuse(Refusal::NotConfined));
         }
         let outbox = Arc::<Outbox>::default();
-        let serving = Serving::new(roots, Arc::clone(&outbox));
+        let serving = Serving::new(roots, Arc::clone(&outbox), begun.session.version());
         let answering = Some(Arc::clone(&serving) as _);
         let parts = LinkParts { answering, ..LinkParts::default() };
         let role = DataRole::Serves(Arc::clone(&serving));
@@ -323,6 +330,12 @@ impl RunRequest {
     #[must_use]
     pub fn arguments(&self) -> &[OsString] {
         &self.arguments
+    }
+
+    /// Returns the version of the protocol that is spoken.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        self.begun.session.version()
     }
 
     /// Returns the names of the sources, for people.

@@ -99,7 +99,7 @@ pub fn push(
     let (streams, Greeted { frames, version }) = greet_until(streams, limits, stop)?;
     let outbox = Arc::<Outbox>::default();
     let roots = Roots::new(RootBase::Anywhere, sources.to_vec());
-    let serving = Serving::new(roots, Arc::clone(&outbox));
+    let serving = Serving::new(roots, Arc::clone(&outbox), version);
     let links = DataLinks::new(End::Near, DataRole::Serves(Arc::clone(&serving)), *limits);
     let data = NearConnections::new(data, links, version)?;
     let parts = LinkParts {

@@ -7,8 +7,12 @@ use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Reader;
 use crate::entry::{Attribute, Entry, FailedEntry, PageEntry, read_errno, read_target, read_value};
 use crate::frame::{Frame, FrameKind};
+use crate::message::MAX_PATH_BYTES;
 use crate::status::{Kind, Status};
 use crate::{Violation, server};
+
+/// First version of the protocol that has [`Answer::ForeignLink`].
+pub const FOREIGN_LINK_VERSION: u16 = 6;
 
 /// Number of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +109,13 @@ pub enum Answer {
     Failed {
         /// Error number of Linux.
         errno: u16,
+    },
+    /// Nothing was opened: a link on the way is not followed, since others may have made it.
+    ForeignLink {
+        /// Path of the link.
+        link: Vec<u8>,
+        /// Number of its owner.
+        owner: u32,
     },
 }
 
@@ -230,12 +241,13 @@ impl Caller {
     /// It is no answer to a call that is under way.
     pub fn take(&mut self, frame: Frame) -> Result<(CallId, Answer), Violation> {
         let Frame { kind, call: number, payload } = frame;
-        if !matches!(kind, FrameKind::Answer | FrameKind::Failed) {
+        if !matches!(kind, FrameKind::Answer | FrameKind::Failed | FrameKind::ForeignLink) {
             return Err(Violation::WrongSide);
         }
         let expected = self.open.remove(&number).ok_or(Violation::Unasked { call: number })?;
         let answer = match kind {
             FrameKind::Failed => read_failure(&payload)?,
+            FrameKind::ForeignLink => read_foreign_link(&expected, &payload)?,
             _ => read_answer(expected, payload)?,
         };
         if let Answer::Opened { handle, status, .. } = &answer
@@ -251,6 +263,15 @@ fn read_failure(payload: &[u8]) -> Result<Answer, Violation> {
     let mut reader = Reader::new(payload, "answer");
     let errno = read_errno(&mut reader)?;
     reader.end().map(|()| Answer::Failed { errno })
+}
+
+fn read_foreign_link(expected: &Expected, payload: &[u8]) -> Result<Answer, Violation> {
+    let mut reader = Reader::new(payload, "answer");
+    if *expected != Expected::Opened {
+        return Err(reader.malformed());
+    }
+    let (owner, link) = (reader.u32()?, reader.text(MAX_PATH_BYTES)?);
+    reader.end().map(|()| Answer::ForeignLink { link, owner })
 }
 
 fn read_answer(expected: Expected, payload: Vec<u8>) -> Result<Answer, Violation> {

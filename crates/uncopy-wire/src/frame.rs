@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::caller::FOREIGN_LINK_VERSION;
 use crate::data::OPEN_VERSION;
 use crate::message::MACHINE_VERSION;
 use crate::{MIN_VERSION, Violation};
@@ -36,6 +37,7 @@ macro_rules! kinds {
                 match self {
                     FrameKind::OpenWanted | FrameKind::OpenOffered => OPEN_VERSION,
                     FrameKind::Machine => MACHINE_VERSION,
+                    FrameKind::ForeignLink => FOREIGN_LINK_VERSION,
                     _ => MIN_VERSION,
                 }
             }
@@ -57,6 +59,8 @@ kinds! {
     Answer = 2,
     /// The answer to a call by an error number.
     Failed = 3,
+    /// The answer to a call by a link that is not followed.
+    ForeignLink = 4,
     /// The job, from the near end: its first frame.
     Job = 16,
     /// The job is accepted, from the far end.
@@ -248,7 +252,7 @@ mod tests {
             (too_long, 1, Violation::FrameTooLong { bytes: too_long }),
             (u32::MAX, 1, Violation::FrameTooLong { bytes: u32::MAX }),
             (0, 0, Violation::UnknownFrame { kind: 0 }),
-            (0, 4, Violation::UnknownFrame { kind: 4 }),
+            (0, 5, Violation::UnknownFrame { kind: 5 }),
             (0, 255, Violation::UnknownFrame { kind: 255 }),
         ] {
             let mut head = Writer::default();

@@ -61,7 +61,7 @@ pub use call::{
     Call, Handle, LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION, LOOK_ALL_VERSION,
     MAX_CONTENTS_BYTES, MAX_NAMES, MAX_RANGES, MAX_READ_BYTES,
 };
-pub use caller::{Answer, CallId, Caller};
+pub use caller::{Answer, CallId, Caller, FOREIGN_LINK_VERSION};
 pub use data::{
     DataAnnouncement, DataLoss, DataLost, DataOffer, DataRefusal, DataSecurity, DataWish,
     MAX_ANNOUNCEMENTS, MAX_DATA_CONNECTIONS, OPEN_VERSION,
@@ -70,8 +70,8 @@ pub use entry::{Attribute, Entry, FailedEntry, PageEntry};
 pub use frame::{Frame, FrameKind, Frames, HEAD_BYTES, MAX_PAYLOAD_BYTES};
 pub use greeting::{Greeting, GreetingSearch, MAX_BANNER_BYTES, Versions};
 pub use message::{
-    Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, MAX_PATH_BYTES, MachineMark, Message,
-    OutputStream, Refusal,
+    JOURNAL_OUTSIDE_VERSION, Job, JobState, MACHINE_VERSION, MAX_OUTPUT_BYTES, MAX_PATH_BYTES,
+    MachineMark, Message, OutputStream, Refusal,
 };
 pub use name::{MAX_NAME_BYTES, is_name};
 pub use server::{MAX_VALUES_BYTES, Page, Request, Server};
@@ -80,6 +80,6 @@ pub use status::{Kind, Status, Time};
 pub use violation::Violation;
 
 /// Highest version of the protocol that is spoken. The second one has open data connections.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Lowest version.
 pub const MIN_VERSION: u16 = 1;

@@ -12,6 +12,8 @@ pub const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 /// First version of the protocol in which the serving side says which machine it is.
 pub const MACHINE_VERSION: u16 = 5;
+/// First version of the protocol that has [`Refusal::JournalOutside`].
+pub const JOURNAL_OUTSIDE_VERSION: u16 = 6;
 
 /// Job for the far end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,11 @@ pub enum Refusal {
     Arguments {
         /// Description for people.
         message: String,
+    },
+    /// The journal of a copy that can be resumed would lie beside the only directory that this login may use.
+    JournalOutside {
+        /// The destination.
+        path: Vec<u8>,
     },
 }
 
@@ -159,6 +166,14 @@ impl Message {
         }
     }
 
+    /// Returns the first version of the protocol that has it.
+    pub(crate) fn since(&self) -> u16 {
+        match self {
+            Message::Refused(Refusal::JournalOutside { .. }) => JOURNAL_OUTSIDE_VERSION,
+            _ => self.kind().since(),
+        }
+    }
+
     /// Encodes it. What the other end would take for malformed is an error here.
     pub(crate) fn encode(&self) -> Result<Frame, Violation> {
         let mut to = Writer::default();
@@ -178,6 +193,7 @@ impl Message {
                     Refusal::ReadOnly => to.u8(2),
                     Refusal::NotConfined => to.u8(3),
                     Refusal::Arguments { message } => to.u8(4).bytes(message.as_bytes()),
+                    Refusal::JournalOutside { path } => to.u8(5).bytes(path),
                 };
             }
             Message::Output { stream, bytes } => {
@@ -213,7 +229,9 @@ impl Message {
     pub(crate) fn decode(frame: &Frame) -> Result<Option<Message>, Violation> {
         let mut from = Reader::new(&frame.payload, "message");
         let message = match frame.kind {
-            FrameKind::Call | FrameKind::Answer | FrameKind::Failed => return Ok(None),
+            FrameKind::Call | FrameKind::Answer | FrameKind::Failed | FrameKind::ForeignLink => {
+                return Ok(None);
+            }
             _ if frame.call != 0 => return Err(from.malformed()),
             FrameKind::Job => Message::Job(read_job(&mut from)?),
             FrameKind::Accepted => Message::Accepted { is_confined: from.bool()? },
@@ -225,6 +243,7 @@ impl Message {
                     let message = from.text(MAX_OUTPUT_BYTES)?;
                     Refusal::Arguments { message: String::from_utf8_lossy(&message).into_owned() }
                 }
+                5 => Refusal::JournalOutside { path: from.text(MAX_PATH_BYTES)? },
                 _ => return Err(from.malformed()),
             }),
             FrameKind::Output => {

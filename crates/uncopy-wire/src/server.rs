@@ -8,6 +8,7 @@ use crate::call::{Call, Handle, MAX_RANGES};
 use crate::codec::Writer;
 use crate::entry::{Attribute, Entry, PageEntry, write_optional};
 use crate::frame::{Frame, FrameKind, MAX_PAYLOAD_BYTES};
+use crate::message::MAX_PATH_BYTES;
 use crate::status::{Kind, Status};
 
 /// Maximum number of calls under way.
@@ -18,8 +19,9 @@ const MAX_HANDLES: usize = 1 << 16;
 pub const MAX_VALUES_BYTES: usize = 256 << 10;
 /// Length from which on a page takes no further entry.
 const PAGE_BYTES: usize = 256 << 10;
-/// `E2BIG` and `EMFILE` of Linux.
+/// `E2BIG`, `EACCES` and `EMFILE` of Linux.
 const TOO_LONG: u16 = 7;
+const FORBIDDEN: u16 = 13;
 const TOO_MANY_OPEN: u16 = 24;
 
 /// Call to be answered.
@@ -360,6 +362,21 @@ impl Server {
     pub fn closed(&mut self, id: u32) -> Result<Frame, Violation> {
         self.check(id, |call| matches!(call, Call::Close { .. }))?;
         Ok(self.end(id, Vec::new()))
+    }
+
+    /// Answers that nothing was opened, since a link of another user is not followed; with `EACCES`, if its path is longer than
+    /// any. From [`FOREIGN_LINK_VERSION`](crate::FOREIGN_LINK_VERSION) on.
+    ///
+    /// # Errors
+    /// As [`Server::opened`].
+    pub fn foreign_link(&mut self, id: u32, link: &[u8], owner: u32) -> Result<Frame, Violation> {
+        self.check(id, |call| matches!(call, Call::Root { .. } | Call::Open { .. }))?;
+        if link.len() > MAX_PATH_BYTES {
+            return self.failed(id, FORBIDDEN);
+        }
+        let mut answer = Writer::default();
+        answer.u32(owner).bytes(link);
+        Ok(Frame { kind: FrameKind::ForeignLink, ..self.end(id, answer.0) })
     }
 
     /// Answers that a call failed.

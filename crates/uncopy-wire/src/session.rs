@@ -117,6 +117,9 @@ impl Session {
             self.pass(from, &message)?;
             return Ok(Received::Message(message));
         }
+        if frame.kind.since() > self.version {
+            return Err(Violation::WrongOrder);
+        }
         let asking = match (self.stage, from) {
             (Stage::Running(asking) | Stage::Data(asking), _) => asking,
             // The near end need not wait until the job is accepted, nor know that it has ended.
@@ -147,7 +150,7 @@ impl Session {
             Message::Ping | Message::Machine(_) => None,
             _ => Some(End::Far),
         };
-        if message.kind().since() > self.version {
+        if message.since() > self.version {
             return Err(Violation::WrongOrder);
         }
         if sender.is_some_and(|sender| sender != from) {
@@ -538,6 +541,24 @@ mod tests {
         ] {
             let found = Message::decode(&Frame { kind, call: 0, payload });
             assert_eq!(found.map(drop), malformed);
+        }
+    }
+
+    #[test]
+    fn an_end_of_an_earlier_version_gets_nothing_that_it_does_not_know() {
+        let refused = Message::Refused(Refusal::JournalOutside { path: b"d".to_vec() });
+        let link = Frame { kind: FrameKind::ForeignLink, call: 0, payload: vec![] };
+        let (run, serve) = (&messages()[RUN], &messages()[SERVE]);
+        for (version, expected) in [(5, Err(Violation::WrongOrder)), (6, Ok(()))] {
+            let begin = |end| Session::new(end).speaking(version);
+            let (mut near, mut far) = (begin(End::Near), begin(End::Far));
+            far.take(near.send(run).unwrap()).unwrap();
+            assert_eq!(far.send(&refused).map(drop), expected, "{version}");
+            assert_eq!(near.take(refused.encode().unwrap()).map(drop), expected, "{version}");
+            let mut near = begin(End::Near);
+            near.send(serve).unwrap();
+            near.take(messages()[ACCEPTED].encode().unwrap()).unwrap();
+            assert_eq!(near.take(link.clone()).map(drop), expected, "{version}");
         }
     }
 

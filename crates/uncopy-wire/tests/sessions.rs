@@ -619,6 +619,29 @@ fn transcript_5() -> String {
     line.text
 }
 
+/// Makes sessions that have every frame that version 6 adds.
+fn transcript_6() -> String {
+    let mut line = begin_speaking(6, format!("# {LINE}\n\n# A link that is not followed\n"));
+    let versions = Versions { min: 1, max: 6 };
+    let greeting = |patch: u16| Greeting { versions, program: format!("0.6.{patch}") };
+    line.bytes("near", "greeting", &greeting(0).encode());
+    line.bytes("far", "greeting", &greeting(1).encode());
+    line.message("near", &Message::Job(Job::Serve { roots: vec![b"d".to_vec()] }));
+    line.message("far", &Message::Accepted { is_confined: true });
+    let (mut caller, mut server) = (Caller::new(), Server::new(1));
+    let call = Call::Root { number: 0, follows: true };
+    let (id, number) = line.ask(&call, &mut caller, &mut server);
+    let frame = server.foreign_link(number, b"d/l\xff", 1000).unwrap();
+    line.frame("far", "answer", &frame);
+    let expected = Answer::ForeignLink { link: b"d/l\xff".to_vec(), owner: 1000 };
+    assert_eq!(caller.take(frame), Ok((id, expected)));
+    line = begin_speaking(6, line.text + "\n# A journal that would lie outside\n");
+    let run = Job::Run { arguments: vec![], sources: vec![b"a".to_vec()] };
+    line.message("near", &Message::Job(run));
+    line.message("far", &Message::Refused(Refusal::JournalOutside { path: b".".to_vec() }));
+    line.text
+}
+
 #[test]
 fn versions_are_as_they_were() {
     let bytes = |text: &str| -> Vec<String> {
@@ -631,6 +654,7 @@ fn versions_are_as_they_were() {
         (transcript_3(), include_str!("golden/version-3.txt")),
         (transcript_4(), include_str!("golden/version-4.txt")),
         (transcript_5(), include_str!("golden/version-5.txt")),
+        (transcript_6(), include_str!("golden/version-6.txt")),
     ] {
         assert!(
             bytes(&found) == bytes(expected),

@@ -7,8 +7,8 @@ use std::ops::Range;
 use proptest::prelude::*;
 use uncopy_wire::{
     Answer, Attribute, Call, CallId, Caller, Entry, FailedEntry, Frame, FrameKind, Frames, Handle,
-    Kind, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_PAYLOAD_BYTES, MAX_RANGES, MAX_READ_BYTES, Page,
-    PageEntry, Request, Server, Status, Time, Violation,
+    Kind, MAX_CONTENTS_BYTES, MAX_NAMES, MAX_PATH_BYTES, MAX_PAYLOAD_BYTES, MAX_RANGES,
+    MAX_READ_BYTES, Page, PageEntry, Request, Server, Status, Time, Violation,
 };
 
 const FAILED: u16 = 13;
@@ -146,7 +146,7 @@ fn each_call_has_its_answer_in_any_order() {
     let opened = status(Kind::File, 4);
     let read = |bytes| Call::Read { file, offset: 3, bytes };
     // Answers are given in the order of their numbers.
-    let table: [(Call, usize, Answer); 18] = [
+    let table: [(Call, usize, Answer); 19] = [
         (
             Call::Open { directory, name: name.clone(), follows: true },
             10,
@@ -220,6 +220,11 @@ fn each_call_has_its_answer_in_any_order() {
                 ],
             },
         ),
+        (
+            Call::Root { number: 0, follows: true },
+            18,
+            Answer::ForeignLink { link: b"d/\xff".into(), owner: u32::MAX },
+        ),
         (Call::Close { of: file }, 0, Answer::Closed),
     ];
     let mut asked: Vec<(usize, CallId, u32)> = (table.iter())
@@ -228,7 +233,7 @@ fn each_call_has_its_answer_in_any_order() {
             (*order, id, request)
         })
         .collect();
-    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (18, 18, 1));
+    assert_eq!((line.caller.calls(), line.server.calls(), line.server.handles()), (19, 19, 1));
     asked.sort_by_key(|(order, ..)| *order);
     for (order, id, request) in asked {
         let (call, _, answer) = table.iter().find(|(_, number, _)| *number == order).unwrap();
@@ -254,6 +259,9 @@ fn each_call_has_its_answer_in_any_order() {
             Answer::Attributes { attributes } => server.attributes(request, &attributes).unwrap(),
             Answer::Closed => server.closed(request).unwrap(),
             Answer::Failed { errno } => server.failed(request, errno).unwrap(),
+            Answer::ForeignLink { link, owner } => {
+                server.foreign_link(request, &link, owner).unwrap()
+            }
             other => panic!("{other:?}"),
         };
         let taken = line.caller.take(carry(&frame, 64 << 10));
@@ -297,6 +305,7 @@ fn a_server_gives_no_answer_that_is_not_due() {
     assert_eq!(server.counted(list, 0, 0, true), unasked(list));
     assert_eq!(server.data(list, vec![]), unasked(list));
     assert_eq!(server.closed(list), unasked(list));
+    assert_eq!(server.foreign_link(list, b"l", 1), unasked(list));
     assert_eq!(server.failed(99, 1), unasked(99));
     assert_eq!(server.calls(), 4);
 }
@@ -327,6 +336,9 @@ fn pages_are_full_before_they_are_too_long_for_a_frame() {
     let long = vec![Attribute { name: vec![b'a'; 255], value: Some(vec![0; 64 << 10]) }; 17];
     let frame = line.server.attributes(request, &long).unwrap();
     assert_eq!(line.caller.take(frame), Ok((id, Answer::Failed { errno: 7 })));
+    let (id, request) = line.ask(&Call::Root { number: 0, follows: true });
+    let frame = line.server.foreign_link(request, &[b'l'; MAX_PATH_BYTES + 1], 1).unwrap();
+    assert_eq!(line.caller.take(frame), Ok((id, Answer::Failed { errno: 13 })));
 }
 
 #[test]
@@ -571,6 +583,12 @@ fn answers_that_nobody_asked_for_are_violations() {
         (&read, FrameKind::Failed, vec![0, 0], malformed),
         (&read, FrameKind::Failed, vec![0, 16], malformed),
         (&read, FrameKind::Failed, vec![1], malformed),
+        // Without a path, with a part of it, with more than it, and in answer to what follows no link.
+        (&root, FrameKind::ForeignLink, vec![1, 0, 0, 0], malformed),
+        (&root, FrameKind::ForeignLink, vec![1, 0, 0, 0, 2, 0, 0, 0, b'l'], malformed),
+        (&root, FrameKind::ForeignLink, vec![1, 0, 0, 0, 1, 0, 0, 0, b'l', b'l'], malformed),
+        (&root, FrameKind::ForeignLink, vec![1, 0, 0, 0, 1, 0, 0, 0, 0], malformed),
+        (&read, FrameKind::ForeignLink, vec![1, 0, 0, 0, 1, 0, 0, 0, b'l'], malformed),
         (&close, answer, vec![1], malformed),
         (&examine, answer, vec![0; 10], malformed),
         (&ranges, answer, vec![], malformed),

@@ -20,7 +20,7 @@ use crate::report::json::SCHEMA;
 use crate::report::of_file;
 use chain::{MAX_LINE_BYTES, Record};
 use flusher::Flusher;
-use stats::cost_named;
+pub(crate) use stats::cost_named;
 
 /// Keys that the writer of a log gives values to.
 const OWN_KEYS: [&str; 4] = ["schema", "previous", "time", "job"];

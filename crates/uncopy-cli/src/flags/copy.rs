@@ -197,7 +197,7 @@ pub(crate) struct CopyArgs {
     /// Read the contents of a device, and write into a FIFO or device, instead of refusing to
     ///
     /// Not needed to read a FIFO that is named as a source, or /dev/stdin, /dev/fd/N and
-    /// /proc/self/fd/N.
+    /// /proc/self/fd/N. Between machines these are refused as sources.
     #[arg(long, help_heading = TARGETS)]
     pub copy_contents: bool,
 

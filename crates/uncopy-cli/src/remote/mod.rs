@@ -3,6 +3,7 @@
 mod doctor;
 mod examined;
 mod leads_out;
+mod new_trees;
 mod pull;
 mod push;
 mod reach;

@@ -40,7 +40,7 @@ pub(super) fn copy(
         Ok(served) => served,
         Err(NotServed::Stopped(by)) => {
             if let Ok(Ok(recorder)) = Recorder::begin(flags, &options, names, held) {
-                recorder.stop();
+                recorder.stop(true);
             }
             report::say(&format!("stopped by {}; nothing was copied", by.name()));
             return Ok(by.end());
@@ -52,7 +52,8 @@ pub(super) fn copy(
     };
     let exit = {
         let (source, crossed) = (served.source(), served.crossed());
-        let there = There { source, machine: Some(machine), crossed: &crossed, since };
+        let machine = Some(machine);
+        let there = There { source, machine, crossed: &crossed, since, reports_new_trees: false };
         let signals = Signals { stop: &stop, control: &control };
         there.copy(configured, options, names, held, signals)?
     };

@@ -58,7 +58,7 @@ pub(super) fn copy(
         RanThere::Ended(code) => Exit::of_code(code).and(recorder.end()),
         RanThere::Failed(error) => recorder.fail(names, &session::failure(&error, machine)),
         RanThere::Stopped { by, sentence } => {
-            recorder.stop();
+            recorder.stop(sentence.is_none());
             if let Some(sentence) = sentence {
                 report::say(&sentence);
             }

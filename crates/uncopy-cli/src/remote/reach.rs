@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use uncopy::copy::job::{JobOptions, LinkDest};
 use uncopy::copy::{Existing, Transform};
 use uncopy::follow;
+use uncopy::remote::Refusal;
 
 use super::leads_out::{LastLink, leads_out};
 use crate::cp::target::{self, Kind, Names};
@@ -22,16 +23,21 @@ impl Reach {
     /// Finds what a copy with these options and names reaches. `only`: all that this login may reach.
     ///
     /// # Errors
-    /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
+    /// A path lies elsewhere, or leads there: the destination, the name of a copy in it, or a journal.
     pub(super) fn of_copy(
         options: &JobOptions,
         names: &Names,
         only: Option<&Path>,
-    ) -> Result<Reach, PathBuf> {
+    ) -> Result<Reach, Refusal> {
         let destination = &names.destination;
         let ends = if follows_links(options) { Ends::Followed } else { Ends::Replaced };
         if let Some(only) = only {
-            return Reach::of_copy_within(only, names, ends);
+            let reach = Reach::of_copy_within(only, names, ends);
+            let reach = reach.map_err(|path| Refusal::Outside { path: bytes(path) })?;
+            return match journal_outside(options, only, names) {
+                Some(path) => Err(Refusal::JournalOutside { path: bytes(path) }),
+                None => Ok(reach),
+            };
         }
         let mut reach = Reach::writing(of_destination(destination, names.kind, ends));
         let mut bases = vec![destination.clone()];
@@ -62,11 +68,15 @@ impl Reach {
 
     /// Finds the same for a login that may reach one directory: everything there, and what else the options name is not there
     /// for it.
+    ///
+    /// # Errors
+    /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
     fn of_copy_within(only: &Path, names: &Names, ends: Ends) -> Result<Reach, PathBuf> {
         let destination = &names.destination;
         let has_slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let has_name = beneath(only, destination).is_some_and(|inner| inner.file_name().is_some());
         // Whether a link that leads out is a directory may not show either, so that the name alone must not depend on it.
-        let is_name = ends == Ends::Replaced && names.kind == Kind::File && !has_slash;
+        let is_name = ends == Ends::Replaced && names.kind == Kind::File && has_name && !has_slash;
         let (last, writable) = match is_name {
             true => (LastLink::Named, existing(vec![parent(destination)])),
             false => (LastLink::Followed, of_destination(destination, names.kind, ends)),
@@ -113,26 +123,31 @@ fn follows_links(options: &JobOptions) -> bool {
 /// Whether a destination, by its text, by that of links and by where it really is, lies in the directory that a login is
 /// restricted to.
 fn is_beneath(only: &Path, destination: &Path, last: LastLink, writable: &[PathBuf]) -> bool {
-    let inner = match destination.is_absolute() {
-        true => destination.strip_prefix(only).ok(),
-        false => Some(destination),
-    };
     let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let is_inside = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(only));
-    inner.is_some_and(|inner| inner.components().all(stays))
+    beneath(only, destination).is_some_and(|inner| inner.components().all(stays))
         && !leads_out(only, destination, last)
         && writable.iter().all(is_inside)
+}
+
+/// Returns the path of a destination from a directory on, by its text alone; `None`: it does not lie there.
+fn beneath<'a>(only: &Path, destination: &'a Path) -> Option<&'a Path> {
+    match destination.is_absolute() {
+        true => destination.strip_prefix(only).ok(),
+        false => Some(destination),
+    }
 }
 
 /// Directories beneath which a copy to this destination writes.
 fn of_destination(destination: &Path, kind: Kind, ends: Ends) -> Vec<PathBuf> {
     let found = destination.canonicalize();
-    let is_inside = |path: &Path| path.is_dir() && kind != Kind::File;
     existing(match found {
         // Something new, or a link that leads nowhere: it is made beside its name.
         Err(_) => vec![parent(destination)],
-        Ok(path) if is_inside(&path) => vec![path],
-        Ok(path) if ends == Ends::Replaced && !path.is_dir() => vec![parent(destination)],
+        // No copy replaces a directory; -T may replace a link to one.
+        Ok(path) if path.is_dir() && !(kind == Kind::File && is_link(destination)) => vec![path],
+        Ok(path) if path.is_dir() => vec![parent(destination), path],
+        Ok(_) if ends == Ends::Replaced => vec![parent(destination)],
         // It is replaced where it lies, through a link or not.
         Ok(path) => vec![parent(destination), parent(&path), path],
     })
@@ -149,9 +164,23 @@ fn copies(names: &Names) -> Vec<PathBuf> {
     pairs.into_iter().map(|pair| pair.destination).collect()
 }
 
+/// Returns the copy that is the directory itself, if its journal is to lie beside it.
+fn journal_outside(options: &JobOptions, only: &Path, names: &Names) -> Option<PathBuf> {
+    let destination = names.destination.clone();
+    let copies = match names.is_inside(destination.is_dir()) {
+        true => copies(names),
+        false => vec![destination],
+    };
+    let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == only);
+    copies.into_iter().find(|path| options.resume && is_it(path))
+}
+
+fn bytes(path: PathBuf) -> Vec<u8> {
+    path.into_os_string().into_encoded_bytes()
+}
+
 /// Directories of the files that links in the destination lead to, where those have the names of copies.
 fn behind_links(names: &Names) -> Vec<PathBuf> {
-    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
     // As the copy follows it: others may have planted a link.
     let is_file = |path: &Path| follow::metadata(path).is_ok_and(|found| found.is_file());
     copies(names)
@@ -160,6 +189,10 @@ fn behind_links(names: &Names) -> Vec<PathBuf> {
         .filter_map(|path| path.canonicalize().ok())
         .map(|path| parent(&path))
         .collect()
+}
+
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_symlink())
 }
 
 fn parent(path: &Path) -> PathBuf {

@@ -1,10 +1,13 @@
 //! Writes the audit log and the manifest of a copy that another machine makes, from what it reports, and of one that never begins.
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use uncopy::copy::job::JobOptions;
 
+use super::new_trees::NewTrees;
 use crate::cp::target::Names;
 use crate::cp::{self, Held, Pair};
 use crate::exit::Exit;
@@ -16,12 +19,27 @@ use crate::report::{Failure, Report};
 /// Longest record that is taken. Those of paths of any depth that Linux makes are shorter.
 const MAX_RECORD_BYTES: usize = 8 << 20;
 
+/// How events of entries come from the other machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Events {
+    /// For the audit log.
+    Recorded,
+    /// As output.
+    Printed,
+    /// Not at all.
+    Missing,
+}
+
 /// Files of this machine that a copy to another one is recorded in. The other machine chooses what it reports, and
 /// nothing else: neither names of files, nor times, nor the chain of the log.
 pub(super) struct Recorder {
     report: Report,
     manifest: Option<ManifestFile>,
     end: Option<ManifestEnd>,
+    /// New trees there, which have no names if the session ends before they are whole.
+    new_trees: NewTrees,
+    /// How events of entries come.
+    events: Events,
     /// Record that is not whole yet.
     rest: Vec<u8>,
 }
@@ -44,11 +62,21 @@ impl Recorder {
         let pairs: Vec<Pair> = names.sources.iter().map(pair).collect();
         let report = cp::begin_report(flags, options, &pairs, held)?;
         let manifest = flags.manifest.as_deref().map(|file| ManifestFile::new(file, flags.quiet));
-        Ok(report.map(|report| Recorder::new(report, manifest)))
+        let events = match (&flags.audit, flags.json) {
+            (Some(_), _) => Events::Recorded,
+            (None, true) => Events::Printed,
+            (None, false) => Events::Missing,
+        };
+        Ok(report.map(|report| Recorder {
+            new_trees: NewTrees::with_limit(names.sources.len()),
+            events,
+            ..Recorder::new(report, manifest)
+        }))
     }
 
     fn new(report: Report, manifest: Option<ManifestFile>) -> Recorder {
-        Recorder { report, manifest, end: None, rest: Vec::new() }
+        let (new_trees, events) = (NewTrees::default(), Events::Recorded);
+        Recorder { report, manifest, end: None, new_trees, events, rest: Vec::new() }
     }
 
     /// Takes records.
@@ -57,7 +85,14 @@ impl Recorder {
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let record: Vec<u8> = self.rest.drain(..=end).collect();
             match serde_json::from_slice(&record) {
-                Ok(FarRecord::Entry(event)) => self.report.foreign_entry(event),
+                Ok(FarRecord::Entry(event)) => {
+                    self.new_trees.entry(&event);
+                    self.report.foreign_entry(event);
+                }
+                Ok(FarRecord::NewTree { source, destination }) => {
+                    let path = |bytes| PathBuf::from(OsString::from_vec(bytes));
+                    self.new_trees.begin(path(source), path(destination));
+                }
                 // Nothing comes behind its end.
                 Ok(FarRecord::Manifest(end)) => self.end = self.end.or(Some(end)),
                 Err(_) => self.refuse(),
@@ -66,6 +101,14 @@ impl Recorder {
         if self.rest.len() > MAX_RECORD_BYTES {
             self.rest = Vec::new();
             self.refuse();
+        }
+    }
+
+    /// Takes whole lines of the output, which are events where JSON is printed.
+    pub(super) fn output(&mut self, lines: &[u8]) {
+        if self.events == Events::Printed {
+            let events = lines.split(|byte| *byte == b'\n').map(serde_json::from_slice);
+            events.flatten().for_each(|event| self.new_trees.entry(&event));
         }
     }
 
@@ -89,6 +132,7 @@ impl Recorder {
 
     /// Ends them when the session failed, so that nothing is known about the job.
     pub(super) fn fail(mut self, names: &Names, failure: &Failure) -> Exit {
+        self.lose_trees();
         let (sources, destination) = names.shown();
         self.report.all_failed(&sources, &destination, failure);
         self.end.get_or_insert(ManifestEnd::EndedEarly);
@@ -96,9 +140,22 @@ impl Recorder {
         self.report.finish().and(written)
     }
 
-    /// Ends them when a signal stopped the job.
-    pub(super) fn stop(mut self) {
+    /// Ends them when a signal stopped the job. `in_order`: the other machine has said all.
+    pub(super) fn stop(mut self, in_order: bool) {
+        if !in_order {
+            self.lose_trees();
+        }
         self.report.close_audit(true);
+    }
+
+    /// Reports the new trees whose names did not come.
+    fn lose_trees(&mut self) {
+        let lost = self.new_trees.take_lost();
+        match self.events {
+            Events::Missing if lost.is_empty() => {}
+            Events::Missing => self.report.lost_unknown_trees(),
+            _ => lost.iter().for_each(|tree| self.report.lost_tree(tree)),
+        }
     }
 
     fn end_manifest(&mut self) -> Exit {

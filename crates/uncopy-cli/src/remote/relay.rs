@@ -88,6 +88,9 @@ impl<'a> Relay<'a> {
                 };
                 lines.feed(bytes);
                 let whole = lines.take_whole();
+                if let (Stream::Output, Some(recorder)) = (stream, &mut self.recorder) {
+                    recorder.output(&whole);
+                }
                 self.show(stream, &whole);
             }
             FarEvent::Progress(state) => {

@@ -34,6 +34,9 @@ use crate::report;
 use crate::report::outlet::{self, FarRecord, Outlet, Stream};
 use crate::stop::{self, Stop};
 
+/// First version of the protocol whose near end takes [`FarRecord::NewTree`].
+const NEW_TREES_VERSION: u16 = 6;
+
 /// Serves one copy.
 ///
 /// # Errors
@@ -147,12 +150,13 @@ fn run_job(request: RunRequest, only: Option<&Path>) -> Result<Exit, RemoteError
     };
     let Reach { writable, linked } = match Reach::of_copy(&job.options, &job.names, only) {
         Ok(reach) => reach,
-        Err(outside) => return refuse_outside(request, &outside),
+        Err(refusal) => return request.refuse(refusal).map(|()| Exit::Failure),
     };
     if let (Some(only), Some(earlier)) = (only, &mut job.options.link_dest) {
         // Whether a file is there, and is like one of the other machine, is a secret of what lies outside.
         earlier.within = Some(only.to_owned());
     }
+    job.reports_new_trees = request.version() >= NEW_TREES_VERSION;
     let request = request.linking_from(linked);
     request.run(&writable, |source, output| job.run(source, output).code()).map(Exit::of_code)
 }
@@ -218,6 +222,8 @@ struct Job {
     wanted: Wanted,
     options: JobOptions,
     names: Names,
+    /// Whether the other machine takes the names of new trees.
+    reports_new_trees: bool,
 }
 
 impl Job {
@@ -232,7 +238,7 @@ impl Job {
             .map_err(|misused| usage_error("cp", misused.kind(), &misused.to_string()))?;
         let mut options = cp::job_options(&wanted.configured)?;
         options.scan_ahead = wanted.watched == Watched::Yes;
-        Ok(Job { wanted, options, names })
+        Ok(Job { wanted, options, names, reports_new_trees: false })
     }
 
     /// Makes the copy, and reports it to the other machine.
@@ -247,13 +253,14 @@ impl Job {
     }
 
     fn copy(self, source: Arc<RemoteSource>, output: &Output) -> Result<Exit, clap::Error> {
-        let Job { wanted, options, names } = self;
+        let Job { wanted, options, names, reports_new_trees } = self;
         let stop = match stop_asked_by(output) {
             Ok(stop) => stop,
             Err(error) => return Ok(stop::failed(&error)),
         };
         let crossed = || (output.traffic(), output.data());
-        let there = There { source, machine: None, crossed: &crossed, since: Instant::now() };
+        let (crossed, since) = (&crossed, Instant::now());
+        let there = There { source, machine: None, crossed, since, reports_new_trees };
         let control = JobControl::new();
         let signals = Signals { stop: &stop, control: &control };
         let exit = there.copy(&wanted.configured, options, &names, Held::Destination, signals)?;

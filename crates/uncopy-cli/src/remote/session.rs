@@ -161,6 +161,13 @@ fn words(error: &RemoteError) -> (String, Option<&'static str>) {
             format!("no data connection stands: {why}"),
             Some("pass --data=ssh to copy through the remote shell alone"),
         ),
+        RemoteError::Refused(Refusal::JournalOutside { path }) => (
+            format!(
+                "the journal of --resume would lie beside {:?}, out of the directory that this login may use",
+                String::from_utf8_lossy(path)
+            ),
+            Some("leave out --resume, or name a directory in it"),
+        ),
         lost @ RemoteError::Lost { .. } => (lost.to_string(), Some(AFTER_LOSS)),
         other => (other.to_string(), None),
     }

@@ -1,5 +1,6 @@
 //! Sources that another machine shows, and the copy of them that is made here.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub(super) struct There<'a> {
     /// Traffic so far.
     pub(super) crossed: &'a (dyn Fn() -> (Traffic, DataReport) + Sync),
     pub(super) since: Instant,
+    /// Whether the other machine reads the report, and wants to know which trees are new.
+    pub(super) reports_new_trees: bool,
 }
 
 impl job::Sources for There<'_> {
@@ -99,6 +102,13 @@ impl There<'_> {
             Ok(report) => report,
             Err(exit) => return Ok(exit),
         };
+        if self.reports_new_trees && flags.is_recursive() && !options.resume && !options.dry_run {
+            let is_new = |pair: &&Pair| {
+                let found = pair.destination.symlink_metadata();
+                found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            };
+            pairs.iter().filter(is_new).for_each(|pair| report.new_tree(pair));
+        }
         options.gate = Some(signals.control.gate());
         let reports = Reports { report, manifest };
         Ok(job::copy(self, &pairs, options, flags.tree.progress, signals, reports))

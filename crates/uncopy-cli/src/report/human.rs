@@ -103,6 +103,18 @@ pub(crate) fn discarded(record: &Record, lost: &Summary) -> String {
     format!("{}: the new tree was removed again, with {entries} in it", name(&record.destination))
 }
 
+/// Describes new trees on another machine that was lost, of which nothing more is known.
+pub(crate) const LOST_UNKNOWN_TREES: &str =
+    "a new tree there that was not whole did not get its name, and nothing in it counts as copied";
+
+/// Describes a new tree on another machine that was lost before the tree had its name.
+pub(crate) fn lost_tree(destination: &Path) -> String {
+    format!(
+        "{}: the new tree did not get its name, and nothing in it counts as copied",
+        name(destination)
+    )
+}
+
 /// Describes what crossed between two machines.
 pub(crate) fn over_wire(wire: &Wire) -> String {
     let Wire { bytes_sent, duration: open, data, .. } = wire;

@@ -571,6 +571,33 @@ impl Report {
         }
     }
 
+    /// Tells the other machine, which reads the report, of a tree that gets its name when it is whole.
+    pub(crate) fn new_tree(&self, pair: &Pair) {
+        let pair = shown(pair, self.here.as_ref());
+        outlet::new_tree(&pair.source, &pair.destination);
+    }
+
+    /// Reports a new tree on another machine that was lost before the tree had its name.
+    pub(crate) fn lost_tree(&mut self, record: &Record) {
+        let line = || json::entry(record, Some(InTree::from(record)), None);
+        if matches!(&record.outcome, EntryOutcome::Discarded { lost } if lost.made_entries() > 0) {
+            self.log(line);
+            if self.form == Form::Json {
+                self.print(&line());
+            }
+        }
+        if !self.quiet && self.form != Form::Json {
+            say(&human::lost_tree(&record.destination));
+        }
+    }
+
+    /// Reports that new trees on another machine may not have got their names before it was lost.
+    pub(crate) fn lost_unknown_trees(&self) {
+        if !self.quiet {
+            say(human::LOST_UNKNOWN_TREES);
+        }
+    }
+
     /// Writes no more to the audit log, which stays without a last record: that shows that it ends early.
     pub(crate) fn lose_audit(&mut self, error: &io::Error) {
         let next_step = match error.kind() {

@@ -1,6 +1,7 @@
 //! Where the output of this process goes: to its own streams, or to the other machine that it copies for.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,13 @@ pub(crate) enum FarRecord {
     Entry(Map<String, Value>),
     /// End of the manifest.
     Manifest(ManifestEnd),
+    /// A tree that gets its name when it is whole, and until then is removed if the copy ends.
+    NewTree {
+        /// Its source, as bytes of a path.
+        source: Vec<u8>,
+        /// Its destination, as events name it.
+        destination: Vec<u8>,
+    },
 }
 
 /// End of a manifest.
@@ -91,6 +99,16 @@ pub(crate) fn record(event: &str) -> io::Result<()> {
     match away() {
         Some(outlet) => outlet.record(&FarRecord::Entry(serde_json::from_str(event)?)),
         None => Ok(()),
+    }
+}
+
+/// Tells the other machine of a tree that gets its name when it is whole.
+pub(crate) fn new_tree(source: &Path, destination: &Path) {
+    let bytes = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let (source, destination) = (bytes(source), bytes(destination));
+    if let Some(outlet) = away() {
+        // The end of the connection shows elsewhere.
+        let _ = outlet.record(&FarRecord::NewTree { source, destination });
     }
 }
 

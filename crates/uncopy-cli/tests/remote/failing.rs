@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, lchown, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use testbed::{Case, Compared, Program, Run, assert_same_tree};
+use testbed::{Case, Compared, Need, Program, Run, assert_same_tree};
 
 use super::{Direction, Machines, UNCOPY, names_in, succeeded};
 
@@ -133,6 +134,104 @@ fn a_remote_shell_that_ends_before_the_greeting_says_how() {
             let event = run.receipts().pop().unwrap();
             assert_eq!(event.value()["kind"], "unreachable", "{script}");
             assert!(!machines.destination(direction).join("b").exists());
+        }
+    }
+}
+
+/// With pull it was an `EACCES` of the system, with the advice to check permissions.
+fn a_link_that_another_user_made_is_named_as_on_one_machine() {
+    const STRANGER: u32 = 1234;
+    for direction in Direction::BOTH {
+        for (source, flags, links) in [
+            ("shared/l", &[][..], ["shared/l"].as_slice()),
+            ("shared/l", &["-a", "-H"], &["shared/l"]),
+            ("shared/d", &["-rH"], &["shared/d"]),
+            ("shared/d/", &["-r"], &["shared/d/"]),
+            ("shared/l", &["-r", "--links=follow"], &["shared/l"]),
+            ("own", &[], &["shared/l"]),
+            ("", &["-r", "--links=follow"], &["shared/d", "shared/l"]),
+        ] {
+            let machines = Machines::new();
+            let at = machines.source(direction).path();
+            fs::create_dir_all(at.join("shared")).unwrap();
+            fs::set_permissions(at.join("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
+            fs::create_dir(at.join("tree")).unwrap();
+            fs::write(at.join("file"), b"1").unwrap();
+            symlink("../file", at.join("shared/l")).unwrap();
+            symlink("../tree", at.join("shared/d")).unwrap();
+            symlink("shared/l", at.join("own")).unwrap();
+            for link in ["l", "d"] {
+                lchown(at.join("shared").join(link), Some(STRANGER), None).unwrap();
+            }
+            let what = format!("{direction:?} {source} {flags:?}");
+            let cp = machines.cp().args(flags).arg(direction.source(source));
+            let run = cp.arg("--audit=log").arg(direction.destination("copy")).run();
+            let message = run.failed(1);
+            let machine = if direction == Direction::Pull { "far:" } else { "./" };
+            for link in links {
+                // In a tree it is named from there on.
+                let shown = if source.is_empty() { "" } else { machine };
+                let said = format!(
+                    "{shown}{link} is a symbolic link of user {STRANGER} in a sticky directory that everybody \
+                     may write to, and is not followed (EACCES); name what it leads to"
+                );
+                assert!(message.contains(&said), "{what}: {message}");
+            }
+            assert!(!message.contains("check the permissions"), "{what}: {message}");
+            let log = fs::read_to_string(machines.near.join("log")).unwrap();
+            assert!(log.contains("\"kind\":\"refused\""), "{what}: {log}");
+            let cp = machines.cp().args(flags).args(["--json"]).arg(direction.source(source));
+            let run = cp.arg(direction.destination("copy")).run();
+            let receipts = run.receipts();
+            let failed = receipts.iter().map(|event| event.value());
+            let failed: Vec<_> = failed.filter(|event| event["event"] == "failed").collect();
+            assert!(!failed.is_empty(), "{what}: {}", run.stdout);
+            for event in failed {
+                assert_eq!(
+                    (&event["kind"], &event["errno_name"]),
+                    (&"refused".into(), &"EACCES".into()),
+                    "{what}: {event}"
+                );
+            }
+        }
+    }
+}
+
+/// Those of sysfs say that they have a page, and "changed" to what they have.
+fn files_that_are_generated_are_copied_to_their_end() {
+    for source in [
+        "/proc/version",
+        "/proc/sys/kernel/ostype",
+        "/sys/class/net/lo/mtu",
+        "/sys/kernel/mm/transparent_hugepage/",
+    ] {
+        if !Path::new(source).exists() {
+            continue;
+        }
+        for direction in Direction::BOTH {
+            for flags in [&["-r"][..], &["-r", "--verify"], &["-r", "--durable"], &["-a"], &[]] {
+                let is_tree = source.ends_with('/');
+                if is_tree && flags.is_empty() {
+                    continue;
+                }
+                let machines = Machines::new();
+                let here = Program::new(UNCOPY).arg("cp").args(flags).args([source, "here"]);
+                succeeded(&here.current_dir(&machines.near).run());
+                let operand = match direction {
+                    Direction::Push => source.to_owned(),
+                    Direction::Pull => format!("far:{source}"),
+                };
+                let cp = machines.cp().args(flags).arg(operand);
+                succeeded(&cp.arg(direction.destination("copy")).run());
+                let (here, copy) =
+                    (machines.near.join("here"), machines.destination(direction).join("copy"));
+                if is_tree {
+                    assert_same_tree(&here, &copy, Compared::default());
+                } else {
+                    let what = format!("{direction:?} {source} {flags:?}");
+                    assert_eq!(fs::read(here).unwrap(), fs::read(copy).unwrap(), "{what}");
+                }
+            }
         }
     }
 }
@@ -458,6 +557,8 @@ fn a_serving_machine_is_named_by_its_errors() {
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
+        [Need::Root] a_link_that_another_user_made_is_named_as_on_one_machine,
+        [] files_that_are_generated_are_copied_to_their_end,
         [] a_machine_without_uncopy_is_named,
         [] a_remote_shell_that_reaches_nobody_is_an_error,
         [] a_fifo_as_destination_is_not_replaced,

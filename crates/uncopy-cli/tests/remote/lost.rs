@@ -149,6 +149,95 @@ fn sources_of_a_lost_machine_are_recorded_as_failed() {
     }
 }
 
+/// With push they counted as copied, though the tree was removed with them.
+fn files_of_a_new_tree_that_a_lost_machine_had_are_not_copied() {
+    const SMALL: usize = 20;
+    let forms: [(&[&str], &str, bool); 4] = [
+        (&["-aT"], "copy", true),
+        (&["-r"], "there/", true),
+        (&["-aT", "--resume"], "copy", false),
+        (&["-aT"], "there", false),
+    ];
+    for direction in Direction::BOTH {
+        for (flags, destination, is_new) in forms {
+            for ending in [None, Some(Sent::Group), Some(Sent::NearEndFirst)] {
+                for output in [&["--audit=log", "--json"][..], &["--json"], &["--audit=log"], &[]] {
+                    let machines = Machines::new();
+                    make(&machines, direction);
+                    for number in 0..SMALL {
+                        let name = format!("tree/s{number}");
+                        fs::write(machines.source(direction).join(name), b"small").unwrap();
+                    }
+                    let flags = [flags, &["-j4"]].concat();
+                    let form = Form { flags: &[], sources: [&[], &["tree"], &[]], destination };
+                    let child = begin(&machines, direction, &form, &[&flags[..], output].concat());
+                    let has_log = output.contains(&"--audit=log");
+                    if has_log {
+                        wait_for("records", || {
+                            let text = fs::read_to_string(machines.near.join("log")).unwrap();
+                            text.matches("\"result\":\"copied\"").count() >= SMALL / 4
+                        });
+                    }
+                    match ending {
+                        None => send(find_far(&child).unwrap(), Signal::KILL),
+                        Some(sent) => sent.send(Signal::TERM, &child),
+                    }
+                    let ended = finish(child);
+                    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+                    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+                    let what = format!(
+                        "{direction:?} {flags:?} {destination} {ending:?} {output:?}: {text}{printed}"
+                    );
+                    let check = |records: &[Value], key: &str| {
+                        let of = |result| records.iter().filter(move |it| it[key] == result);
+                        let copied = of("copied").count();
+                        assert!(copied > 0 || !has_log, "{what}");
+                        let gone: u64 =
+                            of("discarded").map(|it| it["files"].as_u64().unwrap()).sum();
+                        let expected = if is_new { copied as u64 } else { 0 };
+                        assert_eq!(gone, expected, "{what}");
+                        for event in of("discarded") {
+                            let whole = event["bytes"].as_u64();
+                            let all: u64 = event["mechanisms"]
+                                .as_array()
+                                .unwrap()
+                                .iter()
+                                .map(|it| it["bytes"].as_u64().unwrap())
+                                .sum();
+                            assert_eq!(whole, Some(all), "{what}");
+                        }
+                        copied as u64 - gone
+                    };
+                    if output.contains(&"--json") {
+                        check(&lines(&printed), "event");
+                    } else if is_new && !has_log {
+                        let is_lost = ending.is_none() && direction == Direction::Push;
+                        let said = text.contains("a new tree there that was not whole");
+                        assert!(said || !is_lost, "{what}");
+                    } else if is_new {
+                        let said = text.contains("the new tree did not get its name")
+                            || text.contains("the new tree was removed again");
+                        assert!(said, "{what}");
+                    }
+                    if has_log {
+                        let records = log(&machines);
+                        let left = check(&records, "result");
+                        let end = records.last().unwrap();
+                        assert_eq!(end["copied"], left, "{what}");
+                        let expected = end["copied"] == 0;
+                        assert_eq!(end["discarded"] != 0, expected, "{what}");
+                        assert_eq!(end["buffered_bytes"] == 0, expected, "{what}");
+                        check_chain(&machines);
+                    }
+                    let is_there = machines.destination(direction).join("copy").exists()
+                        || machines.destination(direction).join("there/tree").exists();
+                    assert!(!is_there, "{what}");
+                }
+            }
+        }
+    }
+}
+
 /// A pull wrote no log, and its JSON named the source as a file here.
 fn a_machine_that_is_not_there_is_recorded() {
     for direction in Direction::BOTH {
@@ -319,6 +408,7 @@ fn a_signal_to_all_before_the_greeting_is_recorded() {
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] sources_of_a_lost_machine_are_recorded_as_failed,
+        [] files_of_a_new_tree_that_a_lost_machine_had_are_not_copied,
         [] a_machine_that_is_not_there_is_recorded,
         [] what_is_refused_is_named_with_its_machine,
         [] a_signal_to_all_is_no_lost_machine,

@@ -277,6 +277,84 @@ fn a_refusal_does_not_depend_on_what_is_outside() {
     assert_eq!(fs::read(near.join("a")).unwrap(), b"from near");
 }
 
+/// With `-T` it was refused as a path that leads out.
+fn a_tree_is_merged_into_the_directory_itself() {
+    let restricted = Restricted::new();
+    let (near, far) = (restricted.machines.near.path(), restricted.machines.far.path());
+    let only = far.join("only");
+    fs::create_dir_all(near.join("tree/d")).unwrap();
+    symlink(".", only.join("itself")).unwrap();
+    let absolute = only.display().to_string();
+    for destination in ["", ".", "./", "d/.", "itself/", &absolute, &format!("{absolute}/")] {
+        let at = only.join(if destination.starts_with('d') { "d" } else { "" });
+        for flags in [
+            &["-aT", "tree"][..],
+            &["-rT", "tree"],
+            &["-rT", "--backup=numbered", "tree"],
+            &["-rT", "--remove-destination", "tree"],
+            &["-rT", "--dry-run", "tree"],
+            &["-r", "tree/."],
+        ] {
+            fs::write(near.join("tree/new"), b"from near").unwrap();
+            let run = restricted.cp("").args(flags).arg(format!("far:{destination}")).run();
+            succeeded(&run);
+            restricted.check(&run);
+            let is_there = !flags.contains(&"--dry-run");
+            assert_eq!(at.join("new").exists(), is_there, "{flags:?} {destination}");
+            let _ = fs::remove_file(at.join("new"));
+            let _ = fs::remove_file(at.join("new.~1~"));
+        }
+        let run = restricted.cp("").args(["-T", "a"]).arg(format!("far:{destination}")).run();
+        restricted.is_refused(&run);
+        assert!(run.stderr.contains("it is a directory"), "{destination}: {}", run.stderr);
+    }
+    let run = restricted.cp("").args(["-aT", "tree", "far:itself"]).run();
+    restricted.is_refused(&run);
+    assert!(run.stderr.contains("symbolic link, which is not followed"), "{}", run.stderr);
+    let run = restricted.cp("").args(["-aT", "--delete", "tree", "far:"]).run();
+    succeeded(&run);
+    restricted.check(&run);
+    assert_eq!(names_in(&only), ["d", "new"]);
+}
+
+/// It was an `EACCES` of a path that is none.
+fn a_journal_beside_the_directory_is_refused() {
+    let restricted = Restricted::new();
+    let (near, only) = (restricted.machines.near.path(), restricted.machines.far.join("only"));
+    fs::create_dir_all(near.join("tree")).unwrap();
+    fs::write(near.join("tree/new"), b"from near").unwrap();
+    let absolute = only.display().to_string();
+    for (flags, destination) in [
+        (&["-a", "tree/."][..], ""),
+        (&["-a", "tree/."], &absolute),
+        (&["-aT", "tree"], "."),
+        (&["-aT", "tree"], "./"),
+    ] {
+        for form in ["--verbose", "--json", "--audit=log"] {
+            let cp = restricted.cp("").args([form, "--resume"]).args(flags);
+            let run = cp.arg(format!("far:{destination}")).run();
+            restricted.is_refused(&run);
+            let message = run.failed(1);
+            for part in ["journal of --resume would lie beside", "leave out --resume, or name"] {
+                assert!(message.contains(part), "{flags:?} {form}: {message}");
+            }
+            assert!(!message.contains("EACCES"), "{message}");
+            if form == "--json" {
+                assert_eq!(run.receipts().pop().unwrap().value()["kind"], "refused");
+            }
+        }
+        assert!(fs::read_to_string(near.join("log")).unwrap().contains("\"refused\""));
+        fs::remove_file(near.join("log")).unwrap();
+        assert!(!only.join("new").exists());
+    }
+    for destination in ["", "d", "fresh"] {
+        let run = restricted.cp("").args(["-a", "--resume", "tree"]);
+        succeeded(&run.arg(format!("far:{destination}")).run());
+    }
+    assert_eq!(fs::read(only.join("fresh/new")).unwrap(), b"from near");
+    assert_eq!(names_in(&restricted.machines.far), ["only", "outside"]);
+}
+
 fn a_kernel_that_cannot_confine_is_no_place_for_a_restriction() {
     let restricted = Restricted::new();
     let without = [Forbidden::Call(SystemCall::LANDLOCK_CREATE_RULESET)];
@@ -320,6 +398,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [] earlier_copies_outside_are_no_earlier_copies,
         [] links_that_lead_out_are_not_written_through,
         [] a_refusal_does_not_depend_on_what_is_outside,
+        [] a_tree_is_merged_into_the_directory_itself,
+        [] a_journal_beside_the_directory_is_refused,
         [] a_kernel_that_cannot_confine_is_no_place_for_a_restriction,
     ]
 }

@@ -1,7 +1,7 @@
 //! Entries that cannot be copied: reported, counted, and the end of the job only on request.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] a_directory_that_cannot_be_listed_gets_no_journal,
         [Need::Root] what_abort_removes_does_not_count_as_copied,
         [Need::Root] a_umask_may_take_every_permission,
+        [Need::Root] a_journal_that_cannot_be_made_is_named_where_it_would_lie,
         [] flags_of_trees_need_recursive,
         [] what_makes_no_sense_with_trees_is_refused,
     ]
@@ -49,6 +50,42 @@ fn unreadable() -> Trees {
     }
     fs::set_permissions(trees.to.path(), Permissions::from_mode(0o777)).unwrap();
     trees
+}
+
+/// It was named in the directory itself, beside a link, and by `.` and `..` as parts of its name.
+fn a_journal_that_cannot_be_made_is_named_where_it_would_lie() {
+    let root = Place::Tmpfs.scratch();
+    let closed = root.join("closed");
+    let open = closed.join("open");
+    fs::create_dir_all(open.join("sub")).unwrap();
+    fs::create_dir(root.join("tree")).unwrap();
+    fs::create_dir(root.join("links")).unwrap();
+    fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+    for directory in [open.clone(), open.join("sub")] {
+        fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+    }
+    symlink(&open, root.join("links/other")).unwrap();
+    let closed = closed.canonicalize().unwrap();
+    let (beside, links) = (format!("{}/", closed.display()), root.join("links"));
+    for (at, destination, expected) in [
+        (&open, ".", "../"),
+        (&open, "./", "../"),
+        (&open, "./.", "../"),
+        (&open.join("sub"), "..", "../../"),
+        (&open.join("sub"), "../.", "../../"),
+        (&open, "sub/..", "sub/../../"),
+        (&closed, "open", ""),
+        (&closed, "./open/", "./"),
+        (&closed, "open/.", ""),
+        (&links, "other/", &beside),
+        (&links, &open.display().to_string(), &beside),
+    ] {
+        let cp = cp_as_nobody().args(["--resume", "--no-preserve=ownership"]).current_dir(at);
+        let run = cp.arg(root.join("tree/.")).arg(destination).run();
+        let message = run.failed(1);
+        let said = format!("cannot open the journal {expected}.uncopy-");
+        assert!(message.contains(&said), "{destination}: {message}");
+    }
 }
 
 fn what_may_not_be_read_is_reported_and_the_rest_copied() {

@@ -197,22 +197,21 @@ fn open_link_here(options: &JobOptions, source: &OwnedFd, place: &Place<'_>) -> 
     let (root, path) = place.directory.way_from_root()?;
     let path: OsString = path.join(place.name).into();
     let root = root.source.fd().map_err(|e| Error::system("follow", place.source(), e))?;
-    follow::open_beneath(root, &path, FOLLOWED).map_err(|stopped| match stopped {
-        FollowError::System(Errno::EXDEV) => leads_outside(place),
-        stopped => stopped.error("follow", place.source()),
-    })
+    follow::open_beneath(root, &path, FOLLOWED).map_err(|stopped| not_followed(place, stopped))
 }
 
 /// Opens it on another machine, which decides what lies in the tree.
 fn open_link_there(directory: &PeerDirectory, place: &Place<'_>) -> Result<(PeerObject, Stat)> {
-    directory.open(place.name, true).map_err(|errno| match errno {
-        Errno::EXDEV => leads_outside(place),
-        errno => Error::system("follow", place.source(), errno),
-    })
+    directory.follow(place.name).map_err(|stopped| not_followed(place, stopped))
 }
 
-fn leads_outside(place: &Place<'_>) -> Error {
-    Error::new("follow", place.source(), Reason::Refused(Objection::LeadsOutside))
+fn not_followed(place: &Place<'_>, stopped: FollowError) -> Error {
+    match stopped {
+        FollowError::System(Errno::EXDEV) => {
+            Error::new("follow", place.source(), Reason::Refused(Objection::LeadsOutside))
+        }
+        stopped => stopped.error("follow", place.source()),
+    }
 }
 
 /// Copies an open regular file, or makes a link to the copy of another of its names.

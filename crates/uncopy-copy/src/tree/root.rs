@@ -61,13 +61,15 @@ pub(super) fn copy(
     let follow = options.links == Links::Follow || options.follow_roots || names_directory(source);
     let looked = match there {
         None => look_at(source, follow).map(|stat| (None, stat)),
-        Some((link, number)) => open_there(link, number, follow),
+        Some((link, number)) => link
+            .open_root(number, follow, source)
+            .map(|(object, stat)| (Some((number, object)), stat)),
     };
     let (opened, stat) = match looked {
         Ok(looked) => looked,
         Err(stopped) => {
             let error = match there {
-                Some(_) => root_not_opened(source, stopped.errno()),
+                Some(_) => root_not_opened(source, stopped),
                 None => stopped.error("open", source),
             };
             return fail(
@@ -98,17 +100,6 @@ pub(super) fn copy(
     }
     let single = Single { source, destination, stat, follow };
     copy_single(worker_loop, written, &single, opened);
-}
-
-/// Opens a root on another machine.
-fn open_there(
-    link: &Arc<PeerLink>,
-    number: u32,
-    follow: bool,
-) -> FollowResult<(Option<(u32, PeerObject)>, Stat)> {
-    let opened = link.ask(|peer| peer.open_root(number, follow))?;
-    let (object, stat) = link.opened(opened)?;
-    Ok((Some((number, object)), stat))
 }
 
 /// Source of a root: its path, or one on another machine by its number.

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
@@ -357,7 +357,7 @@ pub(super) fn open_journal(
     name: &OsStr,
     fingerprint: Short,
 ) -> Result<Journal> {
-    let path: PathBuf = destination.with_file_name(stale::journal_name(name));
+    let path = journal_path(destination, name);
     let journal = Journal::open(parent, name).map_err(|problem| match problem {
         NotOpened::Held => held(destination),
         NotOpened::Unusable(why) => unusable(destination, name, &why),
@@ -371,8 +371,26 @@ pub(super) fn open_journal(
     Ok(journal)
 }
 
+/// Returns the path of the journal for `name`, which the destination is or leads to.
+fn journal_path(destination: &Path, name: &OsStr) -> PathBuf {
+    let journal = stale::journal_name(name);
+    match destination.file_name() {
+        // It ends in `.` or `..`.
+        None => {
+            let parts = destination.components().filter(|part| *part != Component::CurDir);
+            parts.chain([Component::ParentDir]).collect::<PathBuf>().join(journal)
+        }
+        Some(given) if given == name => destination.with_file_name(journal),
+        // A link leads to it.
+        Some(_) => match std::fs::canonicalize(destination) {
+            Ok(found) => found.with_file_name(journal),
+            Err(_) => destination.with_file_name(journal),
+        },
+    }
+}
+
 fn unusable(destination: &Path, name: &OsStr, why: &Unusable) -> Error {
-    let journal = destination.with_file_name(stale::journal_name(name));
+    let journal = journal_path(destination, name);
     let why = match *why {
         Unusable::Damaged { offset } => Objection::JournalDamaged { offset, journal },
         Unusable::Foreign => Objection::JournalForeign { journal },

@@ -1,9 +1,11 @@
 //! Answers of the filesystem.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use uncopy_core::Errno;
 use uncopy_os::file::Stat;
+use uncopy_os::follow::{FollowError, FollowResult};
 use uncopy_wire::{Attribute, Entry, Page};
 
 use super::opened::Opened;
@@ -28,6 +30,7 @@ pub(super) struct FoundRanges {
 #[derive(Debug)]
 pub(super) enum Answered {
     Opened(Opened),
+    ForeignLink { link: PathBuf, owner: u32 },
     Page(ListedPage),
     Entry(Entry),
     Named(Page),
@@ -37,6 +40,17 @@ pub(super) enum Answered {
     Attributes(Vec<Attribute>),
     Attribute(Option<Vec<u8>>),
     Counted(CountedEntries),
+}
+
+impl Answered {
+    /// Answers with what was opened, or with why a link was not followed.
+    pub(super) fn opening(opened: FollowResult<Opened>) -> Result<Answered, Errno> {
+        match opened {
+            Ok(opened) => Ok(Answered::Opened(opened)),
+            Err(FollowError::Foreign { link, owner }) => Ok(Answered::ForeignLink { link, owner }),
+            Err(FollowError::System(errno)) => Err(errno),
+        }
+    }
 }
 
 /// Bytes of a file that are about to be sent.

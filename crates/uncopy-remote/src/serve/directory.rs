@@ -14,7 +14,8 @@ use uncopy_copy::count::{CountState, TreeCount};
 use uncopy_copy::peer::has_hole;
 use uncopy_core::Errno;
 use uncopy_os::file::{self, Stat};
-use uncopy_os::{Sys, directory, follow, name, transfer};
+use uncopy_os::follow::{self, FollowResult};
+use uncopy_os::{Sys, directory, name, transfer};
 use uncopy_wire::{Attribute, Call, Entry, FailedEntry, Handle, Page, PageEntry};
 
 use super::answer::{self, CountedEntries, ListedPage};
@@ -226,18 +227,16 @@ impl OpenDirectory {
         name: &OsStr,
         follows: bool,
         descriptors: &Arc<Descriptors>,
-    ) -> Sys<Seen> {
+    ) -> FollowResult<Seen> {
         let here = self.descriptor(descriptors)?;
-        let seen = open_seen(false, |flags| name::open_existing(here.as_fd(), name, flags))?;
+        let named = |flags| Ok(name::open_existing(here.as_fd(), name, flags)?);
+        let seen = open_seen(false, named)?;
         match (seen.stat.file_type(), follows) {
             (FileType::Symlink, true) => {
                 drop(seen);
                 let root = self.root.clone().unwrap_or(here);
                 let path = self.place.path_of(name);
-                open_seen(true, |flags| {
-                    follow::open_beneath(root.as_fd(), &path, flags)
-                        .map_err(|stopped| stopped.errno())
-                })
+                open_seen(true, |flags| follow::open_beneath(root.as_fd(), &path, flags))
             }
             _ => Ok(seen),
         }

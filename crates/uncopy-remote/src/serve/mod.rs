@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use uncopy_core::Errno;
-use uncopy_wire::{Call, Frame, Handle, Kind, Page, Server, Violation};
+use uncopy_wire::{Call, FOREIGN_LINK_VERSION, Frame, Handle, Kind, Page, Server, Violation};
 
 use crate::gate::lock;
 use crate::link::{Answering, spawn};
@@ -62,18 +62,22 @@ pub(crate) struct Serving {
     roots: Roots,
     descriptors: Arc<Descriptors>,
     outbox: Arc<Outbox>,
+    /// Version of the protocol that is spoken.
+    version: u16,
     /// Number of data connections so far.
     connections: AtomicU64,
 }
 
 impl Serving {
-    pub(crate) fn new(roots: Roots, outbox: Arc<Outbox>) -> Arc<Serving> {
-        Serving::with_descriptors(roots, outbox, Descriptors::new())
+    /// `version`: of the protocol that is spoken.
+    pub(crate) fn new(roots: Roots, outbox: Arc<Outbox>, version: u16) -> Arc<Serving> {
+        Serving::with_descriptors(roots, outbox, version, Descriptors::new())
     }
 
     fn with_descriptors(
         roots: Roots,
         outbox: Arc<Outbox>,
+        version: u16,
         descriptors: Arc<Descriptors>,
     ) -> Arc<Serving> {
         let server = Server::new(roots.count());
@@ -90,6 +94,7 @@ impl Serving {
             roots,
             descriptors,
             outbox,
+            version,
             connections: AtomicU64::new(0),
         })
     }
@@ -251,10 +256,10 @@ impl Serving {
         let descriptors = &self.descriptors;
         match &job.call {
             Call::Root { number, follows } => {
-                self.roots.open(*number, *follows, descriptors).map(Answered::Opened)
+                Answered::opening(self.roots.open(*number, *follows, descriptors))
             }
             Call::Open { name, follows, .. } => {
-                of()?.open(name, *follows, descriptors).map(Answered::Opened)
+                Answered::opening(of()?.open(name, *follows, descriptors))
             }
             Call::Look { name, .. } => of()?.look(name, descriptors).map(Answered::Entry),
             call @ Call::LookAll { .. } => {
@@ -299,6 +304,10 @@ impl Serving {
                     frame
                 })
             }
+            Ok(Answered::ForeignLink { link, owner }) if self.version >= FOREIGN_LINK_VERSION => {
+                server.foreign_link(id, link.as_os_str().as_bytes(), owner)
+            }
+            Ok(Answered::ForeignLink { .. }) => server.failed(id, answer::raw(Errno::EACCES)),
             Ok(Answered::Page(page)) => server.page(id, &page.page, page.is_last, page.position),
             Ok(Answered::Entry(entry)) => server.entry(id, &entry),
             Ok(Answered::Named(page)) => server.named(id, &page),
@@ -359,7 +368,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use uncopy_wire::{Answer, Caller};
+    use uncopy_wire::{Answer, Caller, VERSION};
 
     use super::*;
 
@@ -375,7 +384,7 @@ mod tests {
             let sent = Arc::<Outbox>::default();
             let roots = Roots::new(RootBase::Anywhere, vec![root.to_owned()]);
             let descriptors = Descriptors::with_limit(descriptors);
-            let serving = Serving::with_descriptors(roots, Arc::clone(&sent), descriptors);
+            let serving = Serving::with_descriptors(roots, Arc::clone(&sent), VERSION, descriptors);
             Asker { caller: Caller::new(), serving, sent }
         }
 

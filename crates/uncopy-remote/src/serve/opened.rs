@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{FileType, OFlags};
-use uncopy_core::{Errno, Error};
+use uncopy_core::{Errno, Error, Filesystem};
 use uncopy_os::file::{self, Stat};
+use uncopy_os::follow::{FollowError, FollowResult};
 use uncopy_os::{Sys, directory, transfer, xattr};
 use uncopy_send::{FileTransferOptions, send_file};
 use uncopy_wire::{Attribute, Entry, MAX_RANGES, MAX_VALUES_BYTES, Page, Status};
@@ -50,7 +51,10 @@ pub(super) struct Seen {
 /// Opens a file or directory for reading, and anything else as a handle (`O_PATH`): opening a device or a FIFO may have
 /// effects. `open` opens with these flags; it is called again where the name is given to something else meanwhile.
 /// `follows`: `open` follows links, and a link got its name meanwhile if it opens one.
-pub(super) fn open_seen(follows: bool, open: impl Fn(OFlags) -> Sys<OwnedFd>) -> Sys<Seen> {
+pub(super) fn open_seen(
+    follows: bool,
+    open: impl Fn(OFlags) -> FollowResult<OwnedFd>,
+) -> FollowResult<Seen> {
     const TRIES: usize = 8;
     for _ in 0..TRIES {
         let seen = open(OFlags::PATH)?;
@@ -64,15 +68,29 @@ pub(super) fn open_seen(follows: bool, open: impl Fn(OFlags) -> Sys<OwnedFd>) ->
         };
         drop(seen);
         let fd = match open(flags) {
-            Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENXIO) => continue,
+            Err(FollowError::System(Errno::ENOTDIR | Errno::ELOOP | Errno::ENXIO)) => continue,
             other => other?,
         };
-        let stat = file::stat(&fd)?;
+        let stat = examine(&fd)?;
         if stat.file_type() == kind {
             return Ok(Seen { fd, stat });
         }
     }
-    Err(Errno::ESTALE)
+    Err(Errno::ESTALE.into())
+}
+
+/// Looks at something open. A file that is generated when it is read has no length before that, whatever its status says.
+fn examine(fd: impl AsFd) -> Sys<Stat> {
+    let stat = file::stat(&fd)?;
+    // Files on disks need no further call.
+    let may_be_generated = stat.file_type() == FileType::RegularFile
+        && stat.size > 0
+        && stat.blocks == 0
+        && stat.device.0 == 0;
+    match may_be_generated && Filesystem::from_magic(file::filesystem_magic(fd)?).is_pseudo() {
+        true => Ok(Stat { size: 0, ..stat }),
+        false => Ok(stat),
+    }
 }
 
 impl Opened {
@@ -131,10 +149,10 @@ impl Opened {
         name: &[u8],
         follows: bool,
         descriptors: &Arc<Descriptors>,
-    ) -> Sys<Opened> {
+    ) -> FollowResult<Opened> {
         let (parent, name) = (self.directory()?, OsStr::from_bytes(name));
         let found = parent.open(name, follows, descriptors)?;
-        Opened::new(found, descriptors, |fd, stat| parent.child(name, fd, stat))
+        Ok(Opened::new(found, descriptors, |fd, stat| parent.child(name, fd, stat))?)
     }
 
     pub(super) fn look(&self, name: &[u8], descriptors: &Arc<Descriptors>) -> Sys<Entry> {
@@ -182,7 +200,7 @@ impl Opened {
     }
 
     pub(super) fn examine(&self, descriptors: &Arc<Descriptors>) -> Sys<Stat> {
-        self.with_descriptor(descriptors, |fd| file::stat(fd))
+        self.with_descriptor(descriptors, |fd| examine(fd))
     }
 
     pub(super) fn ranges(&self, from: u64) -> Sys<FoundRanges> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, OFlags};
 use uncopy_core::Errno;
-use uncopy_os::follow;
-use uncopy_os::{Sys, name};
+use uncopy_os::follow::{self, FollowResult};
+use uncopy_os::name;
 
 use super::descriptors::Descriptors;
 use super::opened::{Opened, open_seen};
@@ -57,34 +57,30 @@ impl Roots {
         number: u32,
         follows: bool,
         descriptors: &Arc<Descriptors>,
-    ) -> Sys<Opened> {
+    ) -> FollowResult<Opened> {
         let path = self.paths.get(number as usize).ok_or(Errno::ENOENT)?;
         let seen = open_seen(follows, |flags| self.open_path(path, follows, flags))?;
-        Opened::root(seen, descriptors)
+        Ok(Opened::root(seen, descriptors)?)
     }
 
-    fn open_path(&self, path: &Path, follows: bool, flags: OFlags) -> Sys<OwnedFd> {
+    fn open_path(&self, path: &Path, follows: bool, flags: OFlags) -> FollowResult<OwnedFd> {
         // With a slash at the end a path names what a link leads to.
         let follows = follows || path.as_os_str().as_bytes().ends_with(b"/");
         match &self.base {
-            RootBase::Anywhere if follows => {
-                follow::open(path, flags).map_err(|stopped| stopped.errno())
-            }
-            RootBase::Anywhere => name::open_existing(CWD, path.as_os_str(), flags),
+            RootBase::Anywhere if follows => follow::open(path, flags),
+            RootBase::Anywhere => Ok(name::open_existing(CWD, path.as_os_str(), flags)?),
             RootBase::Beneath(base) if follows => {
                 follow::open_beneath(base, path.as_os_str(), flags)
-                    .map_err(|stopped| stopped.errno())
             }
             RootBase::Beneath(base) => match (path.parent(), path.file_name()) {
                 (Some(parent), Some(last)) => {
                     let handle = OFlags::PATH | OFlags::DIRECTORY;
                     let parent = dot_if_empty(parent.as_os_str());
-                    let parent = follow::open_beneath(base, &parent, handle)
-                        .map_err(|stopped| stopped.errno())?;
-                    name::open_existing(parent, last, flags)
+                    let parent = follow::open_beneath(base, &parent, handle)?;
+                    Ok(name::open_existing(parent, last, flags)?)
                 }
                 // The directory itself.
-                _ => name::open_existing(base, OsStr::new("."), flags),
+                _ => Ok(name::open_existing(base, OsStr::new("."), flags)?),
             },
         }
     }

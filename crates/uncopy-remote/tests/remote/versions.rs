@@ -1,13 +1,17 @@
 //! Sessions between ends of different versions: both speak the older one, and do what it can.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::path::Path;
 
-use uncopy_copy::peer::{Peer, PeerAttribute, PeerContents};
+use uncopy_copy::peer::{Peer, PeerAttribute, PeerContents, PeerError};
+use uncopy_core::Errno;
 use uncopy_os::xattr;
 use uncopy_remote::{DataOptions, DataStart, DataWay, RemoteError, WhyNoData};
 use uncopy_wire::{
-    LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION, MIN_VERSION, OPEN_VERSION, VERSION,
+    FOREIGN_LINK_VERSION, LIST_FROM_VERSION, LISTED_ATTRIBUTES_VERSION, MIN_VERSION, OPEN_VERSION,
+    VERSION,
 };
 
 use crate::data_session::{Files, at_once, offered, pulled_over, pushed_over, wait_until};
@@ -100,6 +104,41 @@ fn extended_attributes_come_with_a_listing_from_the_version_on_that_can() {
                 source.close(directory);
             });
         }
+    }
+}
+
+/// Nobody but root makes such a link.
+#[test]
+fn links_of_other_users_are_named_from_the_version_on_that_can() {
+    let root = tempfile::tempdir().unwrap();
+    let shared = root.path().join("a/shared");
+    fs::create_dir_all(&shared).unwrap();
+    fs::write(root.path().join("a/file"), "1").unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+    for link in [root.path().join("b"), shared.join("l")] {
+        symlink("../file", &link).unwrap();
+        if lchown(&link, Some(1234), None).is_err() {
+            return;
+        }
+    }
+    fs::set_permissions(root.path(), Permissions::from_mode(0o1777)).unwrap();
+    for version in MIN_VERSION..=VERSION {
+        with_session(Line::Speaking(version), first(DataWay::Tls), long(), root.path(), |begun| {
+            let source = begun.source();
+            let found = |link: &Path| match version >= FOREIGN_LINK_VERSION {
+                true => PeerError::ForeignLink { link: link.to_owned(), owner: 1234 },
+                false => PeerError::System(Errno::EACCES),
+            };
+            let opened = source.open_root(1, true).map(drop);
+            assert_eq!(opened, Err(found(&root.path().join("b"))), "{version}");
+            assert!(source.open_root(1, false).is_ok());
+            let directory = source.open_root(0, false).unwrap().handle;
+            let shared = source.open(directory, OsStr::new("shared"), false).unwrap().handle;
+            let opened = source.open(shared, OsStr::new("l"), true).map(drop);
+            assert_eq!(opened, Err(found(Path::new("shared/l"))), "{version}");
+            source.close(shared);
+            source.close(directory);
+        });
     }
 }
 

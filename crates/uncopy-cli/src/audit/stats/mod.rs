@@ -18,7 +18,7 @@ use crate::flags::usage_error;
 use crate::report::human::{counted, duration, portion_line};
 use crate::report::{describe, of_file, output_failed, print, printable, say};
 use json::Whole;
-pub(super) use tally::cost_named;
+pub(crate) use tally::cost_named;
 use tally::{Tally, elapsed_us};
 
 /// Longest job number and time that are shown; this program writes shorter ones.

@@ -229,7 +229,7 @@ fn guess_result(file: &RecordedCompression) -> Option<GuessResult> {
 }
 
 /// Returns the cost with this name. `None`: a later version may know it.
-pub(in crate::audit) fn cost_named(name: &str) -> Option<Cost> {
+pub(crate) fn cost_named(name: &str) -> Option<Cost> {
     Cost::ALL.into_iter().find(|cost| cost.name() == name)
 }
 
