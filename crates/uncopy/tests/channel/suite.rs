@@ -31,6 +31,7 @@ macro_rules! suite {
             messages: [
                 regions_are_gathered_in_order_without_padding,
                 a_message_at_a_limit_is_sent_and_one_past_it_is_refused,
+                regions_of_more_or_fewer_bytes_than_they_say_are_refused,
                 a_write_checks_in_zircons_order,
                 a_failing_fill_sends_nothing_and_consumes_the_handles,
                 a_panicking_fill_leaves_both_ends_unchanged,
