@@ -350,6 +350,7 @@ impl Socket {
             // Before the signal, so that the caller can try again if there is no room.
             wire.send(Content::Finished, &[])?;
             locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
+            locked.update_descriptors(side, &wire);
             return Ok(());
         }
         locked.end(peer).is_finished = true;

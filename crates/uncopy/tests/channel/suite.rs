@@ -57,6 +57,8 @@ macro_rules! suite {
                 a_binding_ends_when_its_handle_is_read_at_the_other_end,
                 a_closed_port_releases_its_observers,
                 a_descriptor_polls_readable_while_its_signals_are_set,
+                a_descriptor_of_an_end_that_writes_no_more_is_not_readable,
+                a_descriptor_of_a_full_end_is_readable_for_its_signals_alone,
                 a_descriptor_whose_handle_is_gone_stays_readable,
             ],
             reports: [
