@@ -15,7 +15,7 @@ use crate::sleep::{PollDescriptor, PollTarget, Waiter};
 use crate::source::Intake;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
-use crate::transport::carrier::Carriers;
+use crate::transport::carrier::{Backlogs, Carriers};
 use crate::transport::gather::Body;
 use crate::transport::packet::Content;
 use crate::transport::parcel::Parts;
@@ -321,13 +321,17 @@ impl<T: End> Peered<T> {
 
     /// Turns the end into a socket for another process. If `is_followed`, the other process closes a
     /// second socket when it reads the end, and calls on this end wait until then; otherwise they
-    /// end now.
+    /// end now. Adds the backlog, which is to be sent before the socket is.
     ///
     /// If anything fails, the end is closed and nothing else has changed.
-    pub(crate) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
+    pub(crate) fn depart(
+        mut self,
+        is_followed: bool,
+        backlogs: &mut Backlogs,
+    ) -> Result<Departed, Status> {
         let (departed, Left { carriers, unread, remains }) = self.leave(is_followed)?;
         T::drop_outside_lock(remains);
-        carriers.fill(unread)?;
+        backlogs.add(carriers, unread);
         Ok(departed)
     }
 
