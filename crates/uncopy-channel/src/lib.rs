@@ -64,9 +64,10 @@
 //! is not trusted: every packet is checked before it is used, a packet that breaks a rule ends the
 //! channel (what came before it is still read), and the peer cannot fill this process's memory or
 //! descriptor table beyond a bound for each channel. Three limits remain. The peer can keep a
-//! duplicate of an end that it gave away, and so read what is meant for the new owner. The peer
-//! itself enforces the rights of its handles. And answers to calls come through the same socket as
-//! messages: while the queue of an end is full, they wait until a message is read from it.
+//! duplicate of an end that it gave away, and so read what is meant for the new owner, or keep a
+//! thread of the new owner waiting past its deadline (`SECURITY.md`). The peer itself enforces the
+//! rights of its handles. And answers to calls come through the same socket as messages: while the
+//! queue of an end is full, they wait until a message is read from it.
 //!
 //! # Threads
 //! Everything is `Send` and `Sync`. Each pair has one lock, held while a message is queued or

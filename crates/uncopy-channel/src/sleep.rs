@@ -52,8 +52,9 @@ impl Deadline {
         Deadline { spin, ..self }
     }
 
-    /// Time left: `None` without a limit, zero if it has passed.
-    pub(super) fn remaining(self) -> Option<Duration> {
+    /// Returns the time left: `None` without a limit, zero if it has passed.
+    #[must_use]
+    pub fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 

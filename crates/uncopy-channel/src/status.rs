@@ -12,7 +12,7 @@ pub enum Status {
     /// The object cannot do this, or an endpoint was to be written into itself.
     #[error("the object does not support this; see the operation's documentation")]
     NotSupported,
-    /// No descriptor or other resource is available, or ends that move lie in each other's queues more than 256 levels deep.
+    /// No descriptor or other resource is available.
     #[error(
         "no resources; raise the limit on open files (ulimit -n) or close some, and move ends that lie in each other's \
          queues one at a time"

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use uncopy_channel::{AsyncChannel, Status};
 use uncopy_fidl::{Decode, Encode, Header, RegionList, TakeHandles};
 
-use crate::client::{EventMessage, Response, answer};
+use crate::client::{EventMessage, Response, answer, explain};
 use crate::failure::Failure;
 use crate::handle::FidlHandle;
 use crate::server::{Kept, Service, dispatch_keeping};
@@ -35,7 +35,7 @@ impl<P> AsyncClient<P> {
     /// Sends a message without an answer, waiting for room in the channel.
     ///
     /// # Errors
-    /// Errors of the value or the channel.
+    /// Errors of the value or the channel; [`Failure::Epitaph`] if the server has closed it with one.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -50,7 +50,8 @@ impl<P> AsyncClient<P> {
         let mut handles = departed(&mut value)?;
         let (mut encoder, mut list) = (take_encoder(), RegionList::new());
         let regions = encoder.gather_message(header, &value, &mut list)?;
-        self.channel.write(regions.as_slices(), &mut handles).await?;
+        let sent = self.channel.write(regions.as_slices(), &mut handles).await;
+        sent.map_err(|status| self.explain(status))?;
         drop(list);
         keep_encoder(encoder);
         Ok(())
@@ -59,14 +60,15 @@ impl<P> AsyncClient<P> {
     /// Sends a message and waits for its answer.
     ///
     /// # Errors
-    /// Errors of the value, the channel or the answer.
+    /// Errors of the value, the channel or the answer; [`Failure::Epitaph`] if the server has closed the channel with
+    /// one.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
     ///
     /// # Cancel safety
     /// A dropped future behaves as for [`send`](Self::send). The answer to a call that was sent and
-    /// dropped arrives in [`next_event`](Self::next_event), which then fails.
+    /// dropped is dropped by [`next_event`](Self::next_event).
     pub async fn call<T: Encode + TakeHandles<FidlHandle>, R: Decode>(
         &self,
         header: &Header,
@@ -75,13 +77,18 @@ impl<P> AsyncClient<P> {
         let mut handles = departed(&mut value)?;
         let (mut encoder, mut list) = (take_encoder(), RegionList::new());
         let regions = encoder.gather_message(header, &value, &mut list)?;
-        let message = self.channel.call(regions.as_slices(), &mut handles).await?;
+        let message = self.channel.call(regions.as_slices(), &mut handles).await;
+        let message = message.map_err(|status| self.explain(status))?;
         drop(list);
         keep_encoder(encoder);
         answer(header, message)
     }
 
-    /// Waits for the next event.
+    fn explain(&self, status: Status) -> Failure {
+        explain(self.channel.get_ref(), status.into())
+    }
+
+    /// Waits for the next event. Answers to calls that have ended, which come late, are dropped.
     ///
     /// # Errors
     /// [`Failure::Epitaph`] if the server sent an epitaph; errors of the channel.
@@ -89,7 +96,11 @@ impl<P> AsyncClient<P> {
     /// # Cancel safety
     /// A dropped future has taken no message.
     pub async fn next_event(&self) -> Result<EventMessage, Failure> {
-        EventMessage::new(self.channel.read().await?)
+        loop {
+            if let Some(event) = EventMessage::new(self.channel.read().await?)? {
+                return Ok(event);
+            }
+        }
     }
 }
 

@@ -2,15 +2,22 @@
 
 use std::marker::PhantomData;
 
-use uncopy_channel::{Channel, Deadline, MessageBuf};
+use uncopy_channel::{Channel, Deadline, MessageBuf, Status};
 use uncopy_fidl::{
-    ClientEnd, Decode, EPITAPH_ORDINAL, Encode, Header, NoHandle, Received, TakeHandles,
+    ClientEnd, Decode, EPITAPH_ORDINAL, Encode, Handles, Header, NoHandle, Received, TakeHandles,
+    decode_message,
 };
 
 use crate::failure::Failure;
 use crate::handle::{FidlHandle, arrive};
 use crate::server::Openness;
 use crate::transmit::{transmit, write};
+
+/// Bit that only transaction ids of calls have, as in Zircon.
+const CALL_BIT: u32 = 1 << 31;
+
+/// Size of an epitaph: the header, a status, and padding.
+const EPITAPH_BYTES: usize = 24;
 
 /// A checked answer, in the memory in which it was received.
 pub type Response<T> = Received<T, MessageBuf, FidlHandle>;
@@ -54,7 +61,7 @@ impl<P> Client<P> {
     /// Sends a message without an answer, waiting for room in the channel.
     ///
     /// # Errors
-    /// Errors of the value or the channel.
+    /// Errors of the value or the channel; [`Failure::Epitaph`] if the server has closed it with one.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -64,12 +71,14 @@ impl<P> Client<P> {
         value: T,
     ) -> Result<(), Failure> {
         transmit(header, value, |regions, handles| write(&self.channel, regions, handles))
+            .map_err(|failure| explain(&self.channel, failure))
     }
 
     /// Sends a message and waits for its answer.
     ///
     /// # Errors
-    /// Errors of the value, the channel or the answer.
+    /// Errors of the value, the channel or the answer; [`Failure::Epitaph`] if the server has closed the channel with
+    /// one.
     ///
     /// # Ownership
     /// The value is consumed, and its handles are closed on failure, as by `zx_channel_write`.
@@ -81,16 +90,40 @@ impl<P> Client<P> {
     ) -> Result<Response<R>, Failure> {
         let message = transmit(header, value, |regions, handles| {
             self.channel.call(regions, handles, deadline)
-        })?;
-        answer(header, message)
+        });
+        answer(header, message.map_err(|failure| explain(&self.channel, failure))?)
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event. Answers to calls that have ended, which come late, are dropped.
     ///
     /// # Errors
     /// [`Failure::Epitaph`] if the server sent an epitaph; errors of the channel.
     pub fn next_event(&self, deadline: Deadline) -> Result<EventMessage, Failure> {
-        EventMessage::new(self.channel.receive(deadline)?)
+        loop {
+            if let Some(event) = EventMessage::new(self.channel.receive(deadline)?)? {
+                return Ok(event);
+            }
+            // A server could go on with such answers for ever.
+            if deadline.remaining().is_some_and(|left| left.is_zero()) {
+                return Err(Status::TimedOut.into());
+            }
+        }
+    }
+}
+
+/// Puts the server's epitaph in the place of a closed channel, if the server sent one. Events may be unread in front of
+/// it, which stays in the channel.
+pub(crate) fn explain(channel: &Channel, failure: Failure) -> Failure {
+    let epitaph = || {
+        let mut last = [0; EPITAPH_BYTES];
+        let is_whole = channel.peek_last(&mut last) == Ok(last.len());
+        let is_epitaph = is_whole && Header::parse(&last).ok()?.ordinal == EPITAPH_ORDINAL;
+        let mut handles = Handles::<NoHandle>::from(Vec::new());
+        is_epitaph.then(|| decode_message::<i32, NoHandle>(&last, &mut handles).ok())?
+    };
+    match failure {
+        Failure::Channel(Status::PeerClosed) => epitaph().map_or(failure, Failure::Epitaph),
+        other => other,
     }
 }
 
@@ -108,18 +141,19 @@ pub(crate) fn answer<R: Decode>(
 }
 
 impl EventMessage {
-    /// Reads the header. An epitaph ends the conversation.
-    pub(crate) fn new(message: MessageBuf) -> Result<EventMessage, Failure> {
+    /// Reads the header; `None` for an answer to a call. An epitaph ends the conversation.
+    pub(crate) fn new(message: MessageBuf) -> Result<Option<EventMessage>, Failure> {
         let header = Header::parse(&message)?;
         if header.ordinal == EPITAPH_ORDINAL {
             let epitaph = Received::<i32, MessageBuf, NoHandle>::new(message, Vec::new())?;
             return Err(Failure::Epitaph(epitaph.view()?));
         }
-        if header.txid != 0 {
-            let Header { ordinal, txid, .. } = header;
-            return Err(Failure::WrongTransaction { ordinal, txid });
+        let Header { ordinal, txid, .. } = header;
+        match txid {
+            0 => Ok(Some(EventMessage { header, message })),
+            CALL_BIT.. => Ok(None),
+            _ => Err(Failure::WrongTransaction { ordinal, txid }),
         }
-        Ok(EventMessage { header, message })
     }
 
     /// Returns the ordinal of the event.

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 
 use uncopy_channel::{AsyncChannel, Bounds, Channel, Object, Rights, Status};
 use uncopy_fidl::Fidl;
-use uncopy_fidl_channel::{Failure, Request, protocol, serve_async};
+use uncopy_fidl_channel::{Failure, Request, protocol, send_epitaph, serve_async};
 
 #[derive(Debug, PartialEq, Fidl)]
 struct Words {
@@ -91,4 +91,27 @@ async fn what_the_channel_refuses_ends_the_conversation() {
     assert_eq!(client.channel().read().await.unwrap_err(), Status::PeerClosed);
     let refused = client.join(words(1)).await.unwrap_err();
     assert_eq!(refused, Failure::Channel(Status::PeerClosed));
+}
+
+#[tokio::test]
+async fn tasks_hear_last_words_and_no_late_answers() {
+    let (near, far) = Channel::pair();
+    let client = AsyncJoinerClient::new(AsyncChannel::new(near));
+    let call = async |far: &Channel| {
+        tokio::select! {
+            biased;
+            _ = client.join(words(1)) => panic!("nobody has answered"),
+            () = std::future::ready(()) => far.read().unwrap(),
+        }
+    };
+    let request = call(&far).await;
+    far.write(&[IoSlice::new(&request)], vec![]).unwrap();
+    JoinerEventSender(&far).on_joined(words(2)).unwrap();
+    let JoinerEvent::OnJoined(event) = client.next_event().await.unwrap();
+    assert_eq!(event.to_owned_value().unwrap(), words(2));
+    send_epitaph(&far, -30).unwrap();
+    drop(far);
+    assert_eq!(client.join(words(1)).await.unwrap_err(), Failure::Epitaph(-30));
+    assert_eq!(client.drop_all(words(1)).await.unwrap_err(), Failure::Epitaph(-30));
+    assert_eq!(client.next_event().await.unwrap_err(), Failure::Epitaph(-30));
 }

@@ -208,6 +208,93 @@ fn events_and_last_words_come_in_order() {
     assert_eq!(client.next_event(soon()).unwrap_err(), Failure::Channel(Status::PeerClosed));
 }
 
+/// A protocol whose client has no events to wait for.
+#[protocol(library = "test.uncopy")]
+trait Silent {
+    fn ask(count: Count) -> Count;
+    fn note(count: Count);
+}
+
+/// Returns a channel whose server takes a message, and then sends an event and an epitaph.
+fn ending(near: Channel, far: Channel) -> (Channel, JoinHandle<()>) {
+    let server = thread::spawn(move || {
+        drop(far.receive(soon()).unwrap());
+        DeskEventSender(&far).on_count(&Count { count: 5 }).unwrap();
+        send_epitaph(&far, -30).unwrap();
+    });
+    (near, server)
+}
+
+/// A client without events has no other way to it.
+#[test]
+fn last_words_end_calls_and_messages() {
+    for (near, far) in [Channel::pair(), socket_pair()] {
+        let (near, server) = ending(near, far);
+        let client = SilentClient::new(near);
+        // While it waits, and at once.
+        for _ in 0..2 {
+            let failure = client.ask(&Count { count: 1 }, soon()).unwrap_err();
+            assert_eq!(failure, Failure::Epitaph(-30));
+        }
+        assert_eq!(client.note(&Count { count: 1 }).unwrap_err(), Failure::Epitaph(-30));
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn events_before_last_words_stay_when_a_call_ends() {
+    for (near, far) in [Channel::pair(), socket_pair()] {
+        let (near, server) = ending(near, far);
+        let client = DeskClient::new(near);
+        assert_eq!(client.ping(soon()).unwrap_err(), Failure::Epitaph(-30));
+        assert!(matches!(client.next_event(soon()).unwrap(), DeskEvent::OnCount(_)));
+        assert_eq!(client.ping(soon()).unwrap_err(), Failure::Epitaph(-30));
+        assert_eq!(client.next_event(soon()).unwrap_err(), Failure::Epitaph(-30));
+        assert_eq!(client.ping(soon()).unwrap_err(), Failure::Channel(Status::PeerClosed));
+        server.join().unwrap();
+    }
+}
+
+/// Only an epitaph says why the channel was closed.
+#[test]
+fn another_last_message_explains_nothing() {
+    let epitaph = Header::epitaph().to_bytes();
+    for last in [
+        encode_message(&Header::one_way(7), &-30i32).unwrap(),
+        epitaph.to_vec(),
+        [&epitaph[..], &[0xff; 8]].concat(),
+        [&epitaph[..], &[0; 16]].concat(),
+        vec![],
+    ] {
+        let (near, far) = Channel::pair();
+        far.write(&[IoSlice::new(&last)], vec![]).unwrap();
+        drop(far);
+        let closed = SilentClient::new(near).ask(&Count { count: 1 }, soon()).unwrap_err();
+        assert_eq!(closed, Failure::Channel(Status::PeerClosed), "{last:?}");
+    }
+}
+
+/// The answer to a call that has ended is no event, and ends nothing.
+#[test]
+fn a_late_answer_is_passed_over() {
+    let (near, far) = Channel::pair();
+    let client = DeskClient::new(near);
+    let past = Deadline::after(Duration::ZERO);
+    for _ in 0..2 {
+        assert_eq!(client.ping(past).unwrap_err(), Failure::Channel(Status::TimedOut));
+    }
+    DeskEventSender(&far).on_count(&Count { count: 5 }).unwrap();
+    let (_notes, server) = served(far);
+    assert!(matches!(client.next_event(soon()).unwrap(), DeskEvent::OnCount(_)));
+    // The answers come.
+    client.ping(soon()).unwrap();
+    assert_eq!(client.next_event(past).unwrap_err(), Failure::Channel(Status::TimedOut));
+    assert_eq!(client.next_event(past).unwrap_err(), Failure::Channel(Status::TimedOut));
+    assert!(!client.channel().signals().contains(Signals::READABLE));
+    drop(client);
+    server.join().unwrap().unwrap();
+}
+
 #[test]
 fn an_event_is_waited_for() {
     let (near, far) = Channel::pair();

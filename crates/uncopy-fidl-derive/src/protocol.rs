@@ -337,7 +337,7 @@ fn client_function(method: &Method<'_>, is_async: bool) -> TokenStream {
             #(#docs)*
             ///
             /// # Errors
-            /// Errors of the value or the channel.
+            /// Errors of the value or the channel; the server's epitaph.
             pub #asyncness fn #ident(
                 &self,
                 #parameter
@@ -351,7 +351,7 @@ fn client_function(method: &Method<'_>, is_async: bool) -> TokenStream {
         #(#docs)*
         ///
         /// # Errors
-        /// Errors of the value, the channel or the answer.
+        /// Errors of the value, the channel or the answer; the server's epitaph.
         pub #asyncness fn #ident(
             &self,
             #parameter

@@ -418,6 +418,18 @@ pub fn cached_bytes(fd: impl AsFd, offset: u64, length: u64) -> Sys<u64> {
 /// 6.5). `EPERM` for users who neither own the file nor may write to it (`can_do_cachestat` in
 /// `mm/filemap.c`).
 pub fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages> {
+    let Cachestat { cached, dirty, writeback: writing, .. } = cachestat(fd, offset, length)?;
+    Ok(CachedPages { cached, dirty, writing })
+}
+
+/// Counts the pages that a memory file has from `offset` on, also behind its end: in memory or swapped out. Errors as
+/// for [`cached_pages`].
+pub fn memory_pages_from(fd: impl AsFd, offset: u64) -> Sys<u64> {
+    let Cachestat { cached, evicted, .. } = cachestat(fd, offset, 0)?;
+    Ok(cached + evicted)
+}
+
+fn cachestat(fd: impl AsFd, offset: u64, length: u64) -> Sys<Cachestat> {
     /// `__NR_cachestat`: the same number on every architecture since the common table.
     const CACHESTAT: libc::c_long = 451;
     let range = CachestatRange { offset, length };
@@ -427,11 +439,7 @@ pub fn cached_pages(fd: impl AsFd, offset: u64, length: u64) -> Sys<CachedPages>
     let r = unsafe {
         libc::syscall(CACHESTAT, fd.as_fd().as_raw_fd(), &raw const range, &raw mut stat, 0)
     };
-    if r != 0 {
-        return Err(last_errno());
-    }
-    let Cachestat { cached, dirty, writeback: writing, .. } = stat;
-    Ok(CachedPages { cached, dirty, writing })
+    if r == 0 { Ok(stat) } else { Err(last_errno()) }
 }
 
 /// Duplicates a descriptor, close-on-exec.

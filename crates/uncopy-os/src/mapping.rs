@@ -74,11 +74,10 @@ pub struct SealedMapping {
 impl SealedMapping {
     /// Maps all of a memory file. `EPERM`: its size and contents are not sealed; `EINVAL`: it is not a memory file.
     pub fn new(file: impl AsFd) -> Sys<SealedMapping> {
-        let facts = memfd::facts(&file)?;
-        if !facts.is_sealed {
+        if !memfd::is_sealed(&file)? {
             return Err(Errno::EPERM);
         }
-        let length = usize::try_from(facts.size).map_err(|_| Errno::ENOMEM)?;
+        let length = usize::try_from(memfd::size(&file)?).map_err(|_| Errno::ENOMEM)?;
         if length == 0 {
             return Ok(SealedMapping { mapping: None });
         }

@@ -1,10 +1,10 @@
 //! Memory files (`memfd_create(2)`), accessed by system calls only.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, memfd_create};
 
-use super::Sys;
+use super::{Sys, file};
 use uncopy_core::Errno;
 
 /// Seals that fix the size for every holder of the descriptor.
@@ -41,8 +41,8 @@ const HUGETLBFS: u32 = 0x9584_58f6;
 pub struct MemoryFacts {
     /// Size in bytes.
     pub size: u64,
-    /// Bytes that are allocated, in memory or swapped out. Reading any others allocates them at the cost of the
-    /// reader.
+    /// Bytes up to its end that are allocated, in memory or swapped out. Reading any others allocates them at the cost
+    /// of the reader. Those behind its end count too before Linux 6.5, and where a filter forbids `cachestat(2)`.
     pub allocated: u64,
     /// Whether size and contents are sealed.
     pub is_sealed: bool,
@@ -56,16 +56,39 @@ pub struct MemoryFacts {
 /// (`memfd_secret(2)`). The size is read after the seals, which cannot be removed.
 pub fn facts(fd: impl AsFd) -> Sys<MemoryFacts> {
     let fd = fd.as_fd();
-    let seals = rustix::fs::fcntl_get_seals(fd)?;
+    let is_sealed = is_sealed(fd)?;
+    // Before all blocks are counted: those that are freed in between are then missing, and none is counted too often.
+    let behind = allocated_behind(fd, size(fd)?);
     let stat = rustix::fs::fstat(fd)?;
+    // `st_blocks` has a unit of 512 bytes on every filesystem (`stat(2)`).
+    let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
     Ok(MemoryFacts {
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        // `st_blocks` has a unit of 512 bytes on every filesystem (`stat(2)`).
-        allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
-        is_sealed: seals.contains(SEALED),
+        allocated: allocated.saturating_sub(behind),
+        is_sealed,
         is_huge: rustix::fs::fstatfs(fd)?.f_type as u32 == HUGETLBFS,
         has_name: stat.st_nlink > 0,
     })
+}
+
+/// Returns the bytes that are allocated behind the end, as far as the kernel says: its owner can free them, although the
+/// size is sealed (`shmem_setattr` in `mm/shmem.c`). `lseek(2)` and `ftruncate(2)` would be a way too, but wait for a lock
+/// that another process can hold for as long as it likes.
+fn allocated_behind(fd: BorrowedFd<'_>, size: u64) -> u64 {
+    let pages = match file::memory_pages_from(fd, size.next_multiple_of(page_bytes())) {
+        Ok(pages) => pages,
+        // Its owner withholds it; a filter would answer so for any descriptor.
+        Err(Errno::EPERM) if file::memory_pages_from(rustix::fs::CWD, 0) == Err(Errno::EBADF) => {
+            return u64::MAX;
+        }
+        Err(_) => 0,
+    };
+    pages.saturating_mul(page_bytes())
+}
+
+/// Whether size and contents are sealed; `EINVAL` as for [`size`].
+pub fn is_sealed(fd: impl AsFd) -> Sys<bool> {
+    Ok(rustix::fs::fcntl_get_seals(fd)?.contains(SEALED))
 }
 
 /// Seals size and contents. `EBUSY`: a writable mapping exists, or a device or pipe holds pages; `EPERM`: the file

@@ -7,7 +7,7 @@ use super::message::MessageBuf;
 use crate::Status;
 use crate::identity::Kind;
 use crate::object::{Descriptor, Event, EventPair, Fifo, Object, Socket, Vmo};
-use crate::transport::carrier::Unread;
+use crate::transport::carrier::{Backlogs, Unread};
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Item, Load, Parcel, Parts, Unfit};
 
@@ -17,9 +17,17 @@ use crate::transport::parcel::{Item, Load, Parcel, Parts, Unfit};
 /// [`Status::NotSupported`] for a port; [`Status::NoResources`] if descriptors run out, and as
 /// [`Parcel::pack`].
 pub(super) fn pack(handles: Vec<Handle>) -> Result<Parcel, Status> {
+    let mut backlogs = Backlogs::default();
+    let parcel = pack_without_backlogs(handles, &mut backlogs)?;
+    backlogs.send()?;
+    Ok(parcel)
+}
+
+/// Takes the handles apart as [`pack`] does; adds the backlogs of ends.
+fn pack_without_backlogs(handles: Vec<Handle>, backlogs: &mut Backlogs) -> Result<Parcel, Status> {
     Parcel::pack(handles, |handle| {
         let (kind, rights) = (handle.kind(), handle.rights());
-        Ok(Item { kind, rights, parts: take_apart(handle)? })
+        Ok(Item { kind, rights, parts: take_apart(handle, backlogs)? })
     })
 }
 
@@ -46,13 +54,13 @@ pub(super) fn message_of(content: Content, load: Load) -> Option<MessageBuf> {
     }
 }
 
-fn take_apart(handle: Handle) -> Result<Parts, Status> {
+fn take_apart(handle: Handle, backlogs: &mut Backlogs) -> Result<Parts, Status> {
     match handle {
         Handle::Descriptor(descriptor) => Ok(Parts::plain(descriptor.into())),
         Handle::Vmo(vmo) => vmo.depart(),
-        Handle::Channel(channel) => channel.0.depart(true).map(Parts::from),
-        Handle::Fifo(fifo) => fifo.depart(),
-        Handle::Socket(socket) => socket.depart(),
+        Handle::Channel(channel) => channel.0.depart(true, backlogs).map(Parts::from),
+        Handle::Fifo(fifo) => fifo.depart(backlogs),
+        Handle::Socket(socket) => socket.depart(backlogs),
         Handle::Event(event) => event.depart(),
         Handle::EventPair(pair) => pair.depart(),
         // Its packets refer to objects of this process.
@@ -84,7 +92,7 @@ impl Unread for MessageBuf {
         self
     }
 
-    fn pack(&mut self) -> Result<Parcel, Status> {
-        pack(self.take_handles())
+    fn pack(&mut self, backlogs: &mut Backlogs) -> Result<Parcel, Status> {
+        pack_without_backlogs(self.take_handles(), backlogs)
     }
 }

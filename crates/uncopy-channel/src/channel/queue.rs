@@ -119,6 +119,10 @@ impl Queue {
         self.messages.front()
     }
 
+    pub(crate) fn back(&self) -> Option<&MessageBuf> {
+        self.messages.back()
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, message: MessageBuf) {
         self.bytes += message.len();

@@ -10,7 +10,7 @@ use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::source::Source;
 use crate::sync::Arc;
-use crate::transport::carrier::Piece;
+use crate::transport::carrier::{Backlogs, Piece};
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Load, Parts};
 
@@ -139,9 +139,9 @@ impl FifoEnd {
 }
 
 impl Fifo {
-    /// Returns the parts to send to another process.
-    pub(crate) fn depart(self) -> Result<Parts, Status> {
-        self.0.depart(false).map(Parts::from)
+    /// Returns the parts to send to another process; adds the backlog.
+    pub(crate) fn depart(self, backlogs: &mut Backlogs) -> Result<Parts, Status> {
+        self.0.depart(false, backlogs).map(Parts::from)
     }
 
     /// Makes an end of what another process sent.

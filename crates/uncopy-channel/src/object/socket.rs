@@ -11,7 +11,7 @@ use crate::rights::Rights;
 use crate::signals::Signals;
 use crate::source::Source;
 use crate::sync::Arc;
-use crate::transport::carrier::Piece;
+use crate::transport::carrier::{Backlogs, Piece};
 use crate::transport::packet::Content;
 use crate::transport::parcel::{Load, Parts};
 use crate::transport::wire::Wire;
@@ -350,6 +350,7 @@ impl Socket {
             // Before the signal, so that the caller can try again if there is no room.
             wire.send(Content::Finished, &[])?;
             locked.update(side, Signals::WRITABLE, Signals::WRITE_DISABLED);
+            locked.update_descriptors(side, &wire);
             return Ok(());
         }
         locked.end(peer).is_finished = true;
@@ -435,9 +436,9 @@ impl End for SocketEnd {
 }
 
 impl Socket {
-    /// Returns the parts to send to another process.
-    pub(crate) fn depart(self) -> Result<Parts, Status> {
-        self.0.depart(false).map(Parts::from)
+    /// Returns the parts to send to another process; adds the backlog.
+    pub(crate) fn depart(self, backlogs: &mut Backlogs) -> Result<Parts, Status> {
+        self.0.depart(false, backlogs).map(Parts::from)
     }
 
     /// Makes an end of what another process sent.

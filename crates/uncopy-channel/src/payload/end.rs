@@ -4,7 +4,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use super::cursor::Cursor;
-use super::format::{FIRST_BYTES, HEADER_BYTES, Header, fits_into_one_message, header_bytes};
+use super::format::{
+    FIRST_BYTES, HEADER_BYTES, Header, MIN_PIECE_BYTES, fits_into_one_message, header_bytes,
+};
 use super::pool::{self, PeerPool};
 use super::spare::Spare;
 use super::stream::{Inlet, Outlet, Streamed};
@@ -18,11 +20,16 @@ use crate::transport::wire::Wire;
 use crate::{MAX_BYTES, MAX_REGIONS, MemoryRefusal, Status};
 use uncopy_core::Cost;
 
+/// Maximum number of messages, or parts of a stream, that one call takes in after its deadline. They are there by then;
+/// a peer could go on with a payload for as long as it likes.
+const MAX_LATE: u32 = 256;
+
 /// Options of a [`PayloadChannel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PayloadOptions {
-    /// Maximum length of a received payload, and of the pool of the peer; 256 MiB by default.
+    /// Maximum length of a received payload, and of the pool of the peer; 256 MiB by default. The buffers of a payload
+    /// that a peer cuts into messages of odd lengths take up to four times as much memory.
     pub max_bytes: u64,
     /// Length from which on bytes are copied into fresh sealed memory; never by default, because messages
     /// and a stream are quicker if the bytes are read once. It pays if the receiver keeps or forwards them.
@@ -96,15 +103,6 @@ struct Pieces {
 enum Partial {
     Pieces(Pieces),
     Streamed(Streamed),
-}
-
-impl Partial {
-    fn is_refused(&self) -> bool {
-        match self {
-            Partial::Pieces(pieces) => pieces.is_refused,
-            Partial::Streamed(streamed) => streamed.is_refused(),
-        }
-    }
 }
 
 /// One end of a channel whose messages are payloads. Both ends have to be one.
@@ -319,6 +317,7 @@ impl PayloadChannel {
     /// [`Vmo::examine`]: that payload is lost; [`Status::BadState`] if the peer breaks the rules of payloads, and from then
     /// on.
     pub fn receive(&mut self, deadline: Deadline) -> Result<Payload, Status> {
+        let mut late = 0;
         loop {
             self.check_usable()?;
             let received = if let Some(Partial::Streamed(_)) = self.partial {
@@ -330,9 +329,8 @@ impl PayloadChannel {
             if let Some(payload) = received.transpose() {
                 return payload;
             }
-            // A peer could go on with such a payload forever.
-            let is_late = deadline.remaining().is_some_and(|left| left.is_zero());
-            if is_late && self.partial.as_ref().is_some_and(Partial::is_refused) {
+            late += u32::from(deadline.remaining().is_some_and(|left| left.is_zero()));
+            if late > MAX_LATE {
                 return Err(Status::TimedOut);
             }
         }
@@ -405,7 +403,7 @@ impl PayloadChannel {
         skip: usize,
     ) -> Result<Option<Payload>, Status> {
         let length = message.len() - skip;
-        let is_sound = length <= pieces.left && (length > 0 || pieces.left == 0);
+        let is_sound = length == pieces.left || (length < pieces.left && length >= MIN_PIECE_BYTES);
         if !is_sound || !message.handles().is_empty() {
             return Err(self.broken());
         }

@@ -4,8 +4,8 @@
 //! A first message of [`MAX_BYTES`] has no header: it is a payload of that length, which would not fit into one message
 //! otherwise.
 
-use crate::MAX_BYTES;
 use crate::memory::PoolShape;
+use crate::{MAX_BYTES, MAX_REGIONS};
 
 /// Size of the header.
 pub(super) const HEADER_BYTES: usize = 32;
@@ -15,7 +15,11 @@ const MAGIC: u32 = 0xc2_70_61_79;
 /// the bytes of the next one begin a line of the cache, if those of the payload do.
 pub(super) const FIRST_BYTES: usize = MAX_BYTES - 64;
 
-const _: () = assert!(HEADER_BYTES + FIRST_BYTES < MAX_BYTES);
+/// Minimum number of bytes of a payload in a message that does not end it: the sender cuts where a message is full, or
+/// has as many regions as it may, none of which is empty.
+pub(super) const MIN_PIECE_BYTES: usize = MAX_REGIONS - 1;
+
+const _: () = assert!(HEADER_BYTES + FIRST_BYTES < MAX_BYTES && MIN_PIECE_BYTES <= FIRST_BYTES);
 
 /// Whether one message carries a payload of this length.
 pub(super) fn fits_into_one_message(length: usize) -> bool {

@@ -74,7 +74,7 @@ impl Inlet {
         Ok((Inlet(near), Descriptor::from(far).into()))
     }
 
-    /// Receives more of a payload; returns whether it is whole. One that is refused is received part by part.
+    /// Receives the next part of a payload; returns whether it is whole.
     pub(super) fn receive(
         &self,
         streamed: &mut Streamed,
@@ -88,9 +88,7 @@ impl Inlet {
                 Ok(0) => return Err(Status::PeerClosed),
                 Ok(received) => {
                     streamed.left -= received;
-                    if streamed.is_refused() {
-                        break;
-                    }
+                    break;
                 }
                 // Everything that it sent before it closed the channel would have been there.
                 Err(Errno::EAGAIN) if peer == Peer::Closed => return Err(Status::PeerClosed),
@@ -122,10 +120,6 @@ impl Streamed {
             Err(status) => (Vec::with_capacity(REFUSED_BYTES), Some(status)),
         };
         Streamed { bytes, left: length, refusal }
-    }
-
-    pub(super) fn is_refused(&self) -> bool {
-        self.refusal.is_some()
     }
 
     /// Returns the number of bytes to receive at most.

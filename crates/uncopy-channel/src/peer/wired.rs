@@ -15,7 +15,7 @@ use crate::sleep::{PollDescriptor, PollTarget, Waiter};
 use crate::source::Intake;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
-use crate::transport::carrier::Carriers;
+use crate::transport::carrier::{Backlogs, Carriers};
 use crate::transport::gather::Body;
 use crate::transport::packet::Content;
 use crate::transport::parcel::Parts;
@@ -116,6 +116,7 @@ impl<'a, T: End> Locked<'a, T> {
                 self.pump(side, wire, Signals::empty());
                 // Those who sleep do not poll the socket of a full end.
                 self.recheck_waiters(side);
+                self.update_descriptors(side, wire);
             }
             None if self.is_orphan(side) => {}
             None => self.update(side.peer(), Signals::empty(), Signals::WRITABLE),
@@ -176,6 +177,24 @@ impl<T: End> Locked<'_, T> {
 }
 
 impl<T: End> Locked<'_, T> {
+    /// Returns the events of the socket that can set a signal of `trigger` now.
+    fn interest(&mut self, side: Side, trigger: Signals) -> Interest {
+        interest(trigger, self.signals(side), self.end(side).has_room())
+    }
+
+    /// Has the descriptors that wait for `side` poll for what can set their signals now: they would stay readable for
+    /// anything else.
+    pub(crate) fn update_descriptors(&mut self, side: Side, wire: &Wire) {
+        let (signals, has_room) = (self.signals(side), self.end(side).has_room());
+        self.sides[side.index()].observers.each(|observer| {
+            if let ObserverKind::Descriptor(raised) = &observer.kind
+                && let Some(raised) = raised.upgrade()
+            {
+                wire.set_interest(raised.set(), interest(observer.trigger, signals, has_room));
+            }
+        });
+    }
+
     /// Returns the descriptor to poll while waiting, if packets in a socket change the signals.
     pub(super) fn poll_target(&mut self, side: Side, trigger: Signals) -> Option<PollTarget> {
         let Some(wire) = self.wire(side) else {
@@ -188,13 +207,10 @@ impl<T: End> Locked<'_, T> {
         if self.signals(side).contains(Signals::PEER_CLOSED) {
             return None;
         }
-        let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
-        let read = trigger.is_empty() || !sent_only.contains(trigger);
-        let ready = Ready {
-            read: read && self.end(side).has_room(),
-            write: trigger.contains(Signals::WRITABLE),
-            hung_up: true,
-        };
+        let Interest { read, write, .. } = self.interest(side, trigger);
+        // No signals stand for any packet.
+        let read = read || trigger.is_empty() && self.end(side).has_room();
+        let ready = Ready { read, write, hung_up: true };
         Some(PollTarget { descriptor: PollDescriptor::Wire(wire), ready })
     }
 }
@@ -294,10 +310,10 @@ impl<T: End> Peered<T> {
 
     /// Adds the socket to the epoll set of the descriptor.
     pub(super) fn attach_fd_wired(&self, raised: &Raised, trigger: Signals) -> Result<(), Status> {
-        let locked = self.lock()?;
+        let mut locked = self.lock()?;
         match locked.wire(self.side) {
             Some(wire) if !locked.signals(self.side).contains(Signals::PEER_CLOSED) => {
-                wire.watch(raised.set(), 1, interest(trigger))
+                wire.watch(raised.set(), 1, locked.interest(self.side, trigger))
             }
             _ => Ok(()),
         }
@@ -305,13 +321,17 @@ impl<T: End> Peered<T> {
 
     /// Turns the end into a socket for another process. If `is_followed`, the other process closes a
     /// second socket when it reads the end, and calls on this end wait until then; otherwise they
-    /// end now.
+    /// end now. Adds the backlog, which is to be sent before the socket is.
     ///
     /// If anything fails, the end is closed and nothing else has changed.
-    pub(crate) fn depart(mut self, is_followed: bool) -> Result<Departed, Status> {
+    pub(crate) fn depart(
+        mut self,
+        is_followed: bool,
+        backlogs: &mut Backlogs,
+    ) -> Result<Departed, Status> {
         let (departed, Left { carriers, unread, remains }) = self.leave(is_followed)?;
         T::drop_outside_lock(remains);
-        carriers.fill(unread)?;
+        backlogs.add(carriers, unread);
         Ok(departed)
     }
 
@@ -386,12 +406,13 @@ fn watched<T: End>(pair: &Arc<Pair<T>>, side: Side) -> (Koid, StdArc<dyn Refresh
     (pair.koids[side.index()], StdArc::new(source))
 }
 
-/// Events of the socket that make a descriptor for `trigger` readable.
-fn interest(trigger: Signals) -> Interest {
+/// Events of the socket that can set a signal of `trigger`, at an end with these signals: what is sent to a full end stays
+/// in the socket, and one that writes no more is never writable again.
+fn interest(trigger: Signals, signals: Signals, has_room: bool) -> Interest {
     let sent_only = Signals::WRITABLE.union(Signals::PEER_CLOSED);
     Interest {
-        read: !sent_only.contains(trigger),
-        write: trigger.contains(Signals::WRITABLE),
+        read: has_room && !sent_only.contains(trigger),
+        write: trigger.contains(Signals::WRITABLE) && !signals.contains(Signals::WRITE_DISABLED),
         edge: false,
     }
 }
@@ -454,9 +475,11 @@ impl<T: End> Locked<'_, T> {
         side: Side,
         wire: &StdArc<Wire>,
     ) -> Result<(), Status> {
+        let (signals, has_room) = (self.signals(side), self.end(side).has_room());
         let half: &mut Half<T> = &mut self.sides[side.index()];
         let mut result = Ok(());
         half.observers.each(|observer| {
+            let interest = || interest(observer.trigger, signals, has_room);
             let watched = match &observer.kind {
                 ObserverKind::Thread { .. } => Ok(()),
                 ObserverKind::Port(binding) => {
@@ -465,7 +488,7 @@ impl<T: End> Locked<'_, T> {
                     binding.watch(token, source, |set| wire.watch(set, token.get(), edges))
                 }
                 ObserverKind::Descriptor(raised) => match raised.upgrade() {
-                    Some(raised) => wire.watch(raised.set(), 1, interest(observer.trigger)),
+                    Some(raised) => wire.watch(raised.set(), 1, interest()),
                     None => Ok(()),
                 },
             };

@@ -17,8 +17,9 @@ pub(crate) trait Unread {
     fn content(&self) -> Content;
     /// Returns its bytes.
     fn body(&self) -> &[u8];
-    /// Takes its handles apart. All are consumed, even if one of them cannot be sent.
-    fn pack(&mut self) -> Result<Parcel, Status>;
+    /// Takes its handles apart; adds the backlogs of ends among them. All are consumed, even if one of them cannot be
+    /// sent.
+    fn pack(&mut self, backlogs: &mut Backlogs) -> Result<Parcel, Status>;
 }
 
 /// A packet without handles.
@@ -54,7 +55,7 @@ impl Unread for Piece {
         &self.body
     }
 
-    fn pack(&mut self) -> Result<Parcel, Status> {
+    fn pack(&mut self, _backlogs: &mut Backlogs) -> Result<Parcel, Status> {
         Ok(Parcel::default())
     }
 }
@@ -104,12 +105,12 @@ impl Carriers {
         self.readers.iter().map(|reader| Ok(file::duplicate(reader)?)).collect()
     }
 
-    /// Sends the backlog into the sockets. Its handles move with it.
-    pub(crate) fn fill(self, backlog: Vec<impl Unread>) -> Result<(), Status> {
+    /// Sends the backlog into the sockets. Its handles move with it; adds the backlogs of ends among them.
+    fn fill(self, backlog: Vec<impl Unread>, backlogs: &mut Backlogs) -> Result<(), Status> {
         let mut writers = self.writers.into_iter();
         let mut writer = writers.next();
         for mut unread in backlog {
-            let parcel = unread.pack()?;
+            let parcel = unread.pack(backlogs)?;
             loop {
                 let Some(current) = &writer else { return Err(Status::NoResources) };
                 let regions = [IoSlice::new(unread.body())];
@@ -120,6 +121,30 @@ impl Carriers {
                     Err(status) => return Err(status),
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+/// A backlog that is still to be sent, as a function that adds the backlogs of ends that lie in it.
+type Fill = Box<dyn FnOnce(&mut Backlogs) -> Result<(), Status>>;
+
+/// Backlogs of ends that move together: an end may lie in the backlog of another one, to any depth, which takes no stack.
+#[derive(Default)]
+pub(crate) struct Backlogs(Vec<Fill>);
+
+impl Backlogs {
+    /// Adds the backlog of an end, for its sockets.
+    pub(crate) fn add(&mut self, carriers: Carriers, backlog: Vec<impl Unread + 'static>) {
+        if !backlog.is_empty() {
+            self.0.push(Box::new(move |others| carriers.fill(backlog, others)));
+        }
+    }
+
+    /// Sends all, and those that lie in them. The sockets are closed if one cannot be sent.
+    pub(crate) fn send(mut self) -> Result<(), Status> {
+        while let Some(fill) = self.0.pop() {
+            fill(&mut self)?;
         }
         Ok(())
     }

@@ -194,24 +194,34 @@ impl<'a, R: Region> Packet<'a, R> {
         Ok(())
     }
 
+    /// Returns the number of bytes, with the header.
+    fn total_bytes(&self) -> usize {
+        HEADER_BYTES + self.body.bytes + self.records.len()
+    }
+
     /// Runs `send` with the parts of the packet, which are at most 1,024.
     ///
     /// # Errors
-    /// As [`arrange`](Self::arrange).
+    /// As [`arrange`](Self::arrange), also for a region that lends more or fewer bytes than it has.
     pub(super) fn with_parts<T>(&self, send: impl FnOnce(&[Part<'_>]) -> T) -> Result<T, Status> {
         let mut scratch = SCRATCH.take();
         scratch.clear();
         let mut places = ArrayVec::<_, MAX_PARTS>::new();
         let arranged = self.arrange(&mut scratch, |place| places.push(place));
-        let sent = arranged.map(|()| {
+        let sent = arranged.and_then(|()| {
             // Collecting returns all room of the array, which is copied.
             let mut parts = ArrayVec::<_, MAX_PARTS>::new();
             parts.extend(places.iter().map(|place| place.part(&scratch)));
-            send(&parts)
+            are_whole(&parts, self.total_bytes()).then(|| send(&parts)).ok_or(Status::InvalidArgs)
         });
         SCRATCH.set(scratch);
         sent
     }
+}
+
+/// Whether parts have as many bytes as their packet: a region may lend more or fewer than it has by its length.
+fn are_whole(parts: &[Part<'_>], total_bytes: usize) -> bool {
+    parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.length())) == total_bytes
 }
 
 /// Maximum number of bytes in the scratch memory from which on a run takes no more packets.
@@ -226,7 +236,7 @@ pub(super) fn with_parts_of_run<'a, R: Region + 'a, T>(
     let mut scratch = SCRATCH.take();
     scratch.clear();
     let mut places = Vec::new();
-    let mut ends = Vec::new();
+    let (mut ends, mut totals) = (Vec::new(), Vec::new());
     for packet in packets {
         let known = places.len();
         if packet.arrange(&mut scratch, |place| places.push(place)).is_err() {
@@ -234,13 +244,16 @@ pub(super) fn with_parts_of_run<'a, R: Region + 'a, T>(
             break;
         }
         ends.push(places.len());
+        totals.push(packet.total_bytes());
         if scratch.len() >= RUN_SCRATCH_BYTES {
             break;
         }
     }
     let parts: Vec<_> = places.iter().map(|place| place.part(&scratch)).collect();
     let begins = std::iter::once(&0).chain(&ends);
-    let messages: Vec<_> = begins.zip(&ends).map(|(begin, end)| &parts[*begin..*end]).collect();
+    let messages = begins.zip(&ends).map(|(begin, end)| &parts[*begin..*end]).zip(totals);
+    let whole = messages.take_while(|(parts, total)| are_whole(parts, *total));
+    let messages: Vec<_> = whole.map(|(parts, _)| parts).collect();
     let sent = send(&messages);
     SCRATCH.set(scratch);
     sent

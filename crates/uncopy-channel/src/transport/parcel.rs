@@ -1,6 +1,5 @@
 //! Handles in packets: a record for each, and descriptors.
 
-use std::cell::Cell;
 use std::os::fd::OwnedFd;
 
 use super::packet::{HEADER_BYTES, RECORD_BYTES, Record};
@@ -81,13 +80,11 @@ impl Parcel {
     ///
     /// # Errors
     /// Those of `take_apart`; [`Status::NoResources`] if the handles need more descriptors than one
-    /// message can carry, or if backlogs are nested more than 256 deep: an end with a backlog that
-    /// holds an end with a backlog, and so on.
+    /// message can carry.
     pub(crate) fn pack<H>(
         handles: Vec<H>,
-        take_apart: impl Fn(H) -> Result<Item, Status>,
+        mut take_apart: impl FnMut(H) -> Result<Item, Status>,
     ) -> Result<Parcel, Status> {
-        let _level = Level::enter()?;
         let mut packed = Parcel::default();
         packed.records.reserve(handles.len() * RECORD_BYTES);
         for handle in handles {
@@ -124,33 +121,5 @@ impl Parcel {
             handles.push(put_together(Item { kind, rights, parts })?);
         }
         if fds.next().is_some() { Err(Unfit::Broken) } else { Ok(handles) }
-    }
-}
-
-/// Maximum depth of ends in the backlogs of other ends that move together. Each level needs stack,
-/// and a thread may have little.
-const MAX_LEVELS: u32 = 256;
-
-/// One level of this thread in nested backlogs.
-struct Level;
-
-thread_local! {
-    static LEVELS: Cell<u32> = const { Cell::new(0) };
-}
-
-impl Level {
-    fn enter() -> Result<Level, Status> {
-        let levels = LEVELS.get();
-        if levels == MAX_LEVELS {
-            return Err(Status::NoResources);
-        }
-        LEVELS.set(levels + 1);
-        Ok(Level)
-    }
-}
-
-impl Drop for Level {
-    fn drop(&mut self) {
-        LEVELS.set(LEVELS.get() - 1);
     }
 }

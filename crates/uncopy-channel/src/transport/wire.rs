@@ -184,6 +184,17 @@ impl Wire {
         Ok(())
     }
 
+    /// Changes the interest of an epoll instance that contains the socket.
+    pub(crate) fn set_interest(&self, epoll: &Arc<OwnedFd>, interest: epoll::Interest) {
+        let mut watchers = lock(&self.watchers);
+        let watcher = watchers.iter_mut().find(|w| w.epoll.as_ptr() == Arc::as_ptr(epoll));
+        if let Some(watcher) = watcher.filter(|watcher| watcher.interest != interest) {
+            // Cannot fail, because the socket is in the instance.
+            let _ = epoll::modify(&**epoll, &self.fd, watcher.token, interest);
+            watcher.interest = interest;
+        }
+    }
+
     /// Has the edge-triggered epoll instances report the current state once more.
     pub(crate) fn report_again(&self) {
         for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.interest.edge) {

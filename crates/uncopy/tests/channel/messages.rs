@@ -4,8 +4,8 @@ use std::io::{IoSlice, IoSliceMut};
 
 use testbed::{LONG, Transport};
 use uncopy::channel::{
-    Bounds, Channel, Deadline, Event, EventPair, Handle, Lengths, MAX_BYTES, MAX_HANDLES,
-    MAX_REGIONS, Object, Oversized, Rights, Signals, Status,
+    BatchShape, Bounds, Channel, Deadline, Event, EventPair, Filling, Handle, Lengths, Lent,
+    MAX_BYTES, MAX_HANDLES, MAX_REGIONS, Object, Oversized, Region, Rights, Signals, Status,
 };
 
 use crate::channel::{is_orphan, past, send, send_handles};
@@ -54,6 +54,49 @@ pub(crate) fn a_message_at_a_limit_is_sent_and_one_past_it_is_refused(over: Tran
                 "{what}"
             ),
         }
+    }
+}
+
+/// A region that lends other than its length.
+struct Liar {
+    bytes: Vec<u8>,
+    lent: usize,
+}
+
+impl Region for Liar {
+    fn length(&self) -> usize {
+        self.bytes.len() - 1
+    }
+
+    fn append_to(&self, from: usize, filling: &mut Filling<'_>) -> Result<(), Status> {
+        Ok(filling.append(&self.bytes[from..self.lent])?)
+    }
+
+    fn lend(&self, from: usize) -> Lent<'_> {
+        Lent::of(&self.bytes[from..self.lent])
+    }
+}
+
+/// One byte fewer would end the peer's end, and one more would, too.
+pub(crate) fn regions_of_more_or_fewer_bytes_than_they_say_are_refused(over: Transport) {
+    for (length, lent) in [(5000, 4999), (5000, 5001), (100, 99), (100, 101), (5000, 0)] {
+        let (near, far) = over.channels();
+        let liar = |lent| Liar { bytes: vec![1; length + 1], lent };
+        let regions = [liar(length), liar(lent)];
+        let total = 2 * length;
+        let refused = near.write_regions(total, &regions, &mut vec![]);
+        assert_eq!(refused, Err(Status::InvalidArgs), "{length} {lent}");
+        let regions = [liar(length), liar(lent), liar(length)];
+        let at = |region: &Liar| regions.iter().position(|other| std::ptr::eq(other, region));
+        let shape = |region: &Liar| BatchShape {
+            bytes: length,
+            message: at(region).unwrap() as u16,
+            handles: 0,
+        };
+        let error = near.write_batch_regions(&regions, shape, &mut vec![]).unwrap_err();
+        assert_eq!((error.sent, error.status), (1, Status::InvalidArgs), "{length} {lent}");
+        assert_eq!(far.read().unwrap().len(), length);
+        assert_eq!(far.read().unwrap_err(), Status::ShouldWait);
     }
 }
 

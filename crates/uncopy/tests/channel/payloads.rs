@@ -536,18 +536,55 @@ fn a_full_message_above_the_limit_is_refused_alone() {
 fn a_deadline_while_receiving_loses_nothing() {
     let (near, far) = socket_pair();
     let mut far = streaming(far);
-    let mut first = [0; HEADER];
-    first[..4].copy_from_slice(&0xc2_70_61_79_u32.to_ne_bytes());
-    first[8..16].copy_from_slice(&10_u64.to_ne_bytes());
-    send(&near, &first[..]).unwrap();
     // A header alone, then two pieces: none is whole.
+    send(&near, &header(0, 20_000)).unwrap();
     assert_eq!(far.receive(past()).unwrap_err(), Status::BadState);
     let (near, far) = socket_pair();
     let mut far = streaming(far);
-    send(&near, &[&first[..], b"five5"].concat()).unwrap();
+    let bytes = pattern(20_000);
+    send(&near, &[&header(0, 20_000), &bytes[..10_000]].concat()).unwrap();
     assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
-    send(&near, b"other").unwrap();
-    assert_eq!(far.receive(LONG).unwrap().bytes(), b"five5other");
+    send(&near, &bytes[10_000..]).unwrap();
+    assert!(far.receive(LONG).unwrap().bytes() == bytes);
+}
+
+/// A peer that never stops would keep the receiver past its deadline.
+#[test]
+fn receiving_ends_after_the_deadline_whatever_comes() {
+    let (near, far) = Channel::pair();
+    let mut far = streaming(far);
+    let bytes = pattern(400 * 8192);
+    for (number, piece) in bytes.chunks(8192).enumerate() {
+        let begin = if number == 0 { header(0, bytes.len() as u64) } else { vec![] };
+        send(&near, &[&begin, piece].concat()).unwrap();
+    }
+    assert_eq!(far.receive(past()).unwrap_err(), Status::TimedOut);
+    assert!(far.is_receiving());
+    assert!(far.receive(past()).unwrap().bytes() == bytes);
+}
+
+/// Each message costs the receiver some 240 bytes, however short it is.
+#[test]
+fn a_payload_in_tiny_messages_is_refused() {
+    for (first, second, third, is_good) in [
+        (8191, 8191, 1, true),
+        (8190, 8191, 1, false),
+        (8191, 8190, 1, false),
+        (1, 1, 1, false),
+        (0, 8191, 8191, false),
+    ] {
+        let (near, far) = socket_pair();
+        let mut far = streaming(far);
+        let length = first + second + third;
+        let begin = [header(0, length as u64), pattern(first)].concat();
+        for message in [begin, pattern(second), pattern(third)] {
+            send(&near, &message).unwrap();
+        }
+        let received = far.receive(LONG);
+        assert_eq!(received.map(|payload| payload.len()).ok(), is_good.then_some(length));
+        let after = if is_good { Status::TimedOut } else { Status::BadState };
+        assert_eq!(far.receive(past()).unwrap_err(), after);
+    }
 }
 
 /// Each of these ends the payloads, and none of them the process.

@@ -273,16 +273,32 @@ fn an_event_pair_works_between_processes_and_reports_a_closed_end() {
     assert!(near.signals().contains(Signals::PEER_CLOSED));
 }
 
+/// Returns an end, and one with the other end in its queue, or with one that has it in its queue, and so on.
+fn nested(depth: usize) -> (Channel, Channel) {
+    let (innermost, mut far) = Channel::pair();
+    for _ in 0..depth {
+        let (near, outer) = Channel::pair();
+        send_handles(&near, vec![far.into()]).unwrap();
+        far = outer;
+    }
+    (innermost, far)
+}
+
+/// A level took stack, of which a thread may have little.
+#[test]
+fn nested_ends_move_from_a_thread_with_a_small_stack() {
+    let (innermost, far) = nested(200);
+    let mover = std::thread::Builder::new().stack_size(128 << 10);
+    let fd = mover.spawn(|| far.into_fd().unwrap()).unwrap().join().unwrap();
+    drop(fd);
+    assert!(innermost.wait_one(Signals::PEER_CLOSED, Deadline::after(LONG)).is_ok());
+}
+
 /// Each end lies in the queue of the next; all of them move, or the outermost is closed with them.
 #[test]
 fn deeply_nested_ends_move_or_are_closed() {
     for depth in [200, 5000] {
-        let (innermost, mut far) = Channel::pair();
-        for _ in 0..depth {
-            let (near, outer) = Channel::pair();
-            send_handles(&near, vec![far.into()]).unwrap();
-            far = outer;
-        }
+        let (innermost, far) = nested(depth);
         match far.into_fd() {
             Ok(fd) => {
                 let mut at = Channel::from_fd(fd).unwrap();

@@ -33,6 +33,7 @@ macro_rules! suite {
             messages: [
                 regions_are_gathered_in_order_without_padding,
                 a_message_at_a_limit_is_sent_and_one_past_it_is_refused,
+                regions_of_more_or_fewer_bytes_than_they_say_are_refused,
                 a_write_checks_in_zircons_order,
                 a_failing_fill_sends_nothing_and_consumes_the_handles,
                 a_panicking_fill_leaves_both_ends_unchanged,
@@ -59,6 +60,8 @@ macro_rules! suite {
                 a_binding_ends_when_its_handle_is_read_at_the_other_end,
                 a_closed_port_releases_its_observers,
                 a_descriptor_polls_readable_while_its_signals_are_set,
+                a_descriptor_of_an_end_that_writes_no_more_is_not_readable,
+                a_descriptor_of_a_full_end_is_readable_for_its_signals_alone,
                 a_descriptor_whose_handle_is_gone_stays_readable,
             ],
             reports: [

@@ -8,7 +8,7 @@ use uncopy::channel::{
     Signals, SocketKind, Status, WaitItem, wait_many,
 };
 
-use crate::channel::{past, polls_readable, send, send_handles};
+use crate::channel::{is_orphan, past, polls_readable, send, send_handles};
 
 pub(crate) fn readable_is_set_exactly_while_the_queue_is_not_empty(over: Transport) {
     let (near, far) = over.channels();
@@ -345,6 +345,42 @@ pub(crate) fn a_descriptor_polls_readable_while_its_signals_are_set(over: Transp
     assert!(polls_readable(&late), "set already");
     drop(near);
     assert!(polls_readable(&fd));
+}
+
+/// The kernel says for ever that the socket behind the end can be written to.
+pub(crate) fn a_descriptor_of_an_end_that_writes_no_more_is_not_readable(over: Transport) {
+    let (near, far) = over.sockets(SocketKind::Stream);
+    let early = near.signal_fd(Signals::WRITABLE).unwrap();
+    assert!(polls_readable(&early));
+    near.disable_write().unwrap();
+    let late = near.signal_fd(Signals::WRITABLE).unwrap();
+    assert!(!near.signals().contains(Signals::WRITABLE));
+    assert!(!polls_readable(&early) && !polls_readable(&late));
+    drop(far);
+    // Its signals do not say so either.
+    assert!(is_orphan(&near) && !polls_readable(&early) && !polls_readable(&late));
+}
+
+/// Elements that nobody has read leave no room for what is behind them, and no look at the socket changes a signal.
+pub(crate) fn a_descriptor_of_a_full_end_is_readable_for_its_signals_alone(over: Transport) {
+    let (near, far) = over.fifos(4, 1);
+    let early = far.signal_fd(Signals::USER_0).unwrap();
+    let mut left: usize = (0..3).map(|_| near.write(&[1; 4]).unwrap_or(0)).sum();
+    near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+    let late = far.signal_fd(Signals::USER_0).unwrap();
+    let is_set = far.signals().contains(Signals::USER_0);
+    assert_eq!(is_set, over.is_local());
+    assert_eq!([&early, &late].map(polls_readable), [is_set; 2]);
+    while left > 0 {
+        left -= far.read(&mut [0; 4]).unwrap();
+    }
+    assert!(polls_readable(&early) && polls_readable(&late));
+    assert!(far.signals().contains(Signals::USER_0));
+    far.signal(Signals::USER_0, Signals::empty()).unwrap();
+    assert!(!polls_readable(&early) && !polls_readable(&late));
+    near.write(&[1; 4]).unwrap();
+    near.signal_peer(Signals::empty(), Signals::USER_0).unwrap();
+    assert!(polls_readable(&early) && polls_readable(&late));
 }
 
 pub(crate) fn a_descriptor_whose_handle_is_gone_stays_readable(over: Transport) {

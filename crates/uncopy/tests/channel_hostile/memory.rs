@@ -8,6 +8,7 @@ use rustix::fs::{
     memfd_create,
 };
 use rustix::io::{Errno, pwrite};
+use testbed::KernelFeature;
 use uncopy::channel::{MemoryRefusal, Rights, Status, Vmo};
 
 use super::{send, victim};
@@ -146,6 +147,27 @@ fn holes_are_not_allocated_at_the_cost_of_the_reader() {
         refused(&fd, refusal);
         received(&fd).unwrap().read(&mut vec![1; 8192], size - 8192).unwrap();
         assert_eq!(allocated(&fd), filled as u64);
+    }
+}
+
+/// Blocks behind the end do not count: the seals do not keep the peer from freeing them once the memory is mapped.
+#[test]
+fn blocks_behind_the_end_hide_no_holes() {
+    testbed::need(KernelFeature::CacheState);
+    let _alone = alone();
+    for (filled, behind) in [(0, SIZE), (4096, 4096), (0, 64 << 20), (SIZE, SIZE)] {
+        let fd = memory(MemfdFlags::empty(), SIZE);
+        pwrite(&fd, &vec![3; filled as usize], 0).unwrap();
+        fallocate(&fd, FallocateFlags::KEEP_SIZE, SIZE, behind).unwrap();
+        fcntl_add_seals(&fd, ALL).unwrap();
+        assert_eq!(allocated(&fd), filled + behind);
+        if filled == SIZE {
+            assert_eq!(*received(&fd).unwrap().map().unwrap(), [3; SIZE as usize]);
+        } else {
+            refused(&fd, MemoryRefusal::HasHoles { bytes: SIZE, allocated: filled });
+        }
+        ftruncate(&fd, SIZE).unwrap();
+        assert_eq!(allocated(&fd), filled);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::channel::queue::Bounds;
 use crate::peer::{End, HAS_READ_NOTICE, Peered};
 use crate::rights::Rights;
 use crate::signals::Signals;
+use crate::transport::carrier::Backlogs;
 use crate::transport::parcel::Parts;
 use crate::transport::wire::Wire;
 use uncopy_os::seqpacket;
@@ -36,7 +37,9 @@ impl Channel {
     pub fn into_fd(self) -> Result<OwnedFd, Status> {
         self.0.grant.check(Rights::TRANSFER)?;
         self.left_queue();
-        let departed = self.0.depart(false)?;
+        let mut backlogs = Backlogs::default();
+        let departed = self.0.depart(false, &mut backlogs)?;
+        backlogs.send()?;
         if departed.backlog.is_empty() { Ok(departed.fd) } else { Err(Status::BadState) }
     }
 

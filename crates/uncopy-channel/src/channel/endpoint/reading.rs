@@ -137,6 +137,31 @@ impl Channel {
         Some(message)
     }
 
+    /// Copies the beginning of the last message of a peer that is closed into `bytes`, and leaves it in the queue, behind
+    /// all others; returns its length.
+    ///
+    /// # Errors
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the peer is open;
+    /// [`Status::PeerClosed`] if no message is left; [`Status::DescriptorLimit`] if its handles were lost.
+    pub fn peek_last(&self, bytes: &mut [u8]) -> Result<usize, Status> {
+        self.0.grant.check(Rights::READ)?;
+        let mut locked = self.0.lock()?;
+        let side = self.0.side;
+        if let Some(wire) = locked.wire(side) {
+            locked.pump(side, &wire, Signals::empty());
+        }
+        if !locked.is_orphan(side) {
+            return Err(Status::ShouldWait);
+        }
+        let last = locked.end(side).queue.back().ok_or(Status::PeerClosed)?;
+        if last.is_cut() {
+            return Err(Status::descriptor_limit());
+        }
+        let count = bytes.len().min(last.len());
+        bytes[..count].copy_from_slice(&last[..count]);
+        Ok(last.len())
+    }
+
     /// Copies the next message into `bytes` and its handles into the first slots of `handles`,
     /// closing what was in them; returns how many of each there were. Other slots are not changed.
     ///

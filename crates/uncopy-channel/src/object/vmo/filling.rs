@@ -58,7 +58,7 @@ impl Vmo {
     pub fn fill_from(&self, offset: u64, source: impl AsFd, length: u64) -> Result<Filled, Status> {
         self.grant.check(Rights::WRITE)?;
         self.check_range(offset, length)?;
-        if memfd::facts(self)?.is_sealed {
+        if memfd::is_sealed(self)? {
             return Err(unless_sealed(Errno::EPERM));
         }
         let (read, write, capacity) = transfer::pipe(PIPE_BYTES)?;

@@ -160,6 +160,7 @@ impl<T: End> Locked<'_, T> {
                 return;
             }
             if !self.end(side).has_room() {
+                self.update_descriptors(side, &wire);
                 return self.check_socket(side, &wire, SocketRest::Unknown);
             }
             match self.process(side, &wire, wire.receive()) {
@@ -181,6 +182,9 @@ impl<T: End> Locked<'_, T> {
             return false;
         };
         let Drained { found, rest } = self.drain(side, &wire, until);
+        if !self.end(side).has_room() {
+            self.update_descriptors(side, &wire);
+        }
         self.check_socket(side, &wire, rest);
         found
     }
