@@ -110,7 +110,7 @@ impl Stop {
             thread::sleep(DELIVERY);
             second_kills.store(true, Ordering::Relaxed);
         };
-        thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+        thread::Builder::new().spawn(wait).map(drop)
     }
 
     /// Returns what requested to stop, if something did.

@@ -191,17 +191,16 @@ impl<'a> Source<'a> {
         self.there().and_then(|file| file.link().lost()).map_or(Ok(()), Err)
     }
 
-    /// Returns how many bytes from `offset` on are in the page cache. `None`: the kernel does not say. Where
-    /// `cachestat(2)` counts none, they may be pages of another file: it looks at the one of overlayfs, which has none.
+    /// Returns how many bytes from `offset` on are in the page cache. `None`: the kernel does not say. `cachestat(2)` looks at
+    /// the file of an overlay, which has no pages: those of the file below are counted through a mapping.
     pub(crate) fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
         let fd = self.here()?;
-        let counted = file::cached_bytes(fd, offset, length);
-        if counted.is_ok_and(|bytes| bytes > 0) {
-            return counted.ok();
+        if self.filesystem != Filesystem::OVERLAYFS {
+            return file::cached_bytes(fd, offset, length).ok();
         }
         let begin = offset - offset % rustix::param::page_size() as u64;
         let end = offset.saturating_add(length).min(self.stat.size);
-        mapping::resident_bytes(fd, begin..end).or(counted).ok()
+        mapping::resident_bytes(fd, begin..end).ok()
     }
 
     /// Bytes to copy; `None` if only reading to the end shows it.

@@ -146,7 +146,7 @@ fn a_link_that_another_user_made_is_named_as_on_one_machine() {
             ("shared/l", &[][..], ["shared/l"].as_slice()),
             ("shared/l", &["-a", "-H"], &["shared/l"]),
             ("shared/d", &["-rH"], &["shared/d"]),
-            ("shared/d/", &["-r"], &["shared/d/"]),
+            ("shared/d/", &["-r"], &["shared/d"]),
             ("shared/l", &["-r", "--links=follow"], &["shared/l"]),
             ("own", &[], &["shared/l"]),
             ("", &["-r", "--links=follow"], &["shared/d", "shared/l"]),
