@@ -169,16 +169,19 @@ fn all_contents(directory: &Path) -> BTreeSet<String> {
     all
 }
 
+/// Ways of naming backups: the flag, whether there are numbered ones, and whether the next one gets a number.
+const CONTROLS: [(&str, bool, bool); 5] = [
+    ("--backup=simple", false, false),
+    ("--backup=simple", true, false),
+    ("-b", false, false),
+    ("-b", true, true),
+    ("--backup=numbered", false, true),
+];
+
 /// The error named the destination as the directory, and a dry run had said that it would be replaced.
 fn a_backup_with_the_name_of_a_directory() {
     for job in ["s/a d/a", "-rT s d", "-rT --dry-run s d", "-P s/l d/l", "-rT --jobs=2 s d"] {
-        for (control, has_numbered, works) in [
-            ("--backup=simple", false, false),
-            ("--backup=simple", true, false),
-            ("-b", false, false),
-            ("-b", true, true),
-            ("--backup=numbered", false, true),
-        ] {
+        for (control, has_numbered, works) in CONTROLS {
             let scratch = Place::Disk.scratch();
             for name in ["a", "l"] {
                 fs::create_dir_all(scratch.join("s")).unwrap();
@@ -279,13 +282,7 @@ fn a_backup_does_not_take_the_name_of_its_source() {
             _ => &["-r --specials", "-r --specials --dry-run"],
         };
         for job in jobs {
-            for (control, has_numbered, works) in [
-                ("--backup=simple", false, false),
-                ("--backup=simple", true, false),
-                ("-b", false, false),
-                ("-b", true, true),
-                ("--backup=numbered", false, true),
-            ] {
+            for (control, has_numbered, works) in CONTROLS {
                 let scratch = Place::Disk.scratch();
                 make(kind, &scratch.join("a"), "old");
                 make(kind, &scratch.join("a~"), "new");
