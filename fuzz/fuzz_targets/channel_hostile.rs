@@ -11,8 +11,8 @@ fn descriptors() -> usize {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // Descriptors that a process opens once and keeps.
-    attack::play(&[], || ());
+    // Descriptors that a thread opens once and keeps.
+    attack::play_each_step();
     let before = descriptors();
     attack::play(data, || ());
     assert_eq!(descriptors(), before, "a descriptor stayed open");

@@ -136,7 +136,7 @@ impl Scene {
     }
 
     fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 13 {
+        match script.byte() % STEPS {
             0 => {
                 let garbage: Vec<u8> = (0..script.up_to(40)).map(|_| script.byte()).collect();
                 self.send(&garbage, &[]);
@@ -217,6 +217,15 @@ fn use_it(handle: &Handle) {
         }
         _ => {}
     }
+}
+
+/// Number of kinds of steps.
+const STEPS: u8 = 13;
+
+/// Plays an attack of one step of each kind. A thread has opened then what it keeps, as the descriptor with which it waits
+/// for calls.
+pub(crate) fn play_each_step() {
+    (0..STEPS).for_each(|step| play(&[step, 0, 0, step, step], || ()));
 }
 
 /// Plays the attack, and looks after each step with `look`.
