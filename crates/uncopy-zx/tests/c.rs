@@ -21,6 +21,8 @@ use uncopy::doctor::{Options, Report, Target, examine};
 use uncopy_core::Errno;
 
 const RUNNER: &str = "UNCOPY_TEST_RUNNER";
+/// Tells a program that something between it and the kernel has limits and memory of its own.
+const EMULATED_SYSTEM: &str = "UNCOPY_ZX_TEST_EMULATED";
 const EMULATED: &str = "needs programs that run without UNCOPY_TEST_RUNNER";
 const UNSANITIZED: &str = "needs a compiler whose sanitizers work here";
 const SANITIZERS: &str = "-fsanitize=address,undefined";
@@ -183,7 +185,8 @@ fn valgrind(program: &Path) -> Command {
         .arg(format!("--suppressions={}", known.display()))
         .arg(format!("--suppressions={}", lent.display()))
         .arg(program)
-        .env("UNCOPY_ZX_TEST_SHORT", "1");
+        .env("UNCOPY_ZX_TEST_SHORT", "1")
+        .env(EMULATED_SYSTEM, "1");
     command
 }
 
@@ -237,6 +240,9 @@ fn start(program: &Path) -> Command {
     words.push(program.into());
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
+    if words.len() > 1 {
+        command.env(EMULATED_SYSTEM, "1");
+    }
     command
 }
 

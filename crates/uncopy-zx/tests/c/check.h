@@ -52,6 +52,17 @@ static inline uint64_t open_handles(void) {
     printf("%s %s\n", failures == failures_before ? "ok" : "FAILED", #test); \
   } while (0)
 
+/* Runs a test of what emulators and Valgrind do not do as the kernel: limits on descriptors, and memory that a child does
+ * not inherit. */
+#define RUN_UNLESS_EMULATED(test)                          \
+  do {                                                     \
+    if (getenv("UNCOPY_ZX_TEST_EMULATED") == NULL) {       \
+      RUN(test);                                           \
+    } else {                                               \
+      printf("not run on an emulated system: %s\n", #test); \
+    }                                                      \
+  } while (0)
+
 /* Valgrind cannot extend the stack for a signal. */
 static inline void use_some_stack(void) {
   volatile char space[131072];
