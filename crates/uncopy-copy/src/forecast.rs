@@ -17,7 +17,7 @@ use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
 use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
 use uncopy_os::file::{self, DirectAlign};
-use uncopy_os::transfer;
+use uncopy_os::{mapping, transfer};
 
 /// Bytes moved to try a mechanism: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
@@ -86,7 +86,9 @@ pub fn forecast(
     let destination = Destination::resolve(destination_path, &source, options)?;
     let directory = destination.directory();
     let mut facts = facts::gather(&source, &destination, directory, options);
-    let cached_bytes = source.cached_bytes(0, source.stat.size);
+    // Kernels without cachestat(2) have mincore(2).
+    let by_mapping = || mapping::resident_bytes(source.here()?, 0..source.stat.size).ok();
+    let cached_bytes = source.cached_bytes(0, source.stat.size).or_else(by_mapping);
     // A trial may read its first bytes.
     let _ = file::keep_access_time(source.fd()?);
     let files = trial_files(&destination, facts.in_place);
