@@ -105,7 +105,8 @@ impl Stop {
         let (signal, second_kills) = (Arc::clone(&self.signal), Arc::clone(second_kills));
         let wait = move || {
             while signal.load(Ordering::Relaxed) == 0 {
-                thread::sleep(LOOK);
+                // Nobody wakes it: a signal handler may not.
+                thread::park_timeout(LOOK);
             }
             thread::sleep(DELIVERY);
             second_kills.store(true, Ordering::Relaxed);
