@@ -133,10 +133,9 @@ impl Channel {
     /// # Errors
     /// In this order: [`Status::AccessDenied`] without [`Rights::READ`] and [`Rights::WRITE`];
     /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the status of a
-    /// failing handle as for [`write`](Self::write); [`Status::PeerClosed`], at once or while
-    /// waiting; [`Status::ShouldWait`]; [`Status::NoResources`] if the other end is in another
+    /// failing handle as for [`write`](Self::write); [`Status::NoResources`] if the other end is in another
     /// process and no descriptor is left to wake this thread, before anything is sent;
-    /// [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
+    /// [`Status::PeerClosed`], at once or while waiting; [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
     ///
     /// # Ownership
     /// Handles are consumed on success and on every failure, as by `zx_channel_call`.
@@ -256,9 +255,15 @@ impl Channel {
         // Under the lock: revoking the handle either ends this call or has already taken the
         // right.
         self.0.grant.check_binding(Rights::IO)?;
-        let calls = &mut locked.end(self.0.side).calls;
-        let txid = calls.next_txid();
-        calls.begin(txid, waiter.clone());
+        let side = self.0.side;
+        let end = locked.end(side);
+        let txid = end.calls.next_txid();
+        end.calls.begin(txid, waiter.clone());
+        let is_full = !end.queue.has_room();
+        if is_full && let Some(wire) = locked.wire(side) {
+            // It takes in the answer nevertheless, which an asynchronous call sees by a descriptor.
+            locked.update_descriptors(side, &wire);
+        }
         Ok((locked, txid))
     }
 

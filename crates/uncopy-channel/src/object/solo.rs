@@ -121,6 +121,7 @@ impl Solo {
             result = written.and_then(|()| self.attach_all(&shared, observers));
             if result.is_ok() {
                 self.set_shared(shared);
+                recheck_waiters(observers);
             }
         });
         result
@@ -143,21 +144,20 @@ impl Solo {
                 if result.is_ok() {
                     here.set_shared(shared_here);
                     there.set_shared(shared_there);
+                    recheck_waiters(observers_here);
+                    recheck_waiters(observers_there);
                 }
             });
         });
         result
     }
 
-    /// Has all observers wait for `shared` too. Nothing remains of that when `shared` is dropped.
+    /// Has all ports and descriptors poll `shared` too. Nothing remains of that when `shared` is dropped.
     fn attach_all(self: &Arc<Solo>, shared: &Shared, observers: &Observers) -> Result<(), Status> {
         let mut result = Ok(());
         observers.each(|observer| {
             let attached = match &observer.kind {
-                ObserverKind::Thread { waiter, .. } => {
-                    waiter.recheck();
-                    Ok(())
-                }
+                ObserverKind::Thread { .. } => Ok(()),
                 ObserverKind::Port(binding) => self.watch(shared, binding),
                 ObserverKind::Descriptor(raised) => {
                     raised.upgrade().map_or(Ok(()), |raised| add(shared, raised.set()))
@@ -199,6 +199,15 @@ impl Solo {
     pub(super) fn attach_fd(&self, raised: &Raised) -> Result<(), Status> {
         self.shared.get().map_or(Ok(()), |shared| add(shared, raised.set()))
     }
+}
+
+/// Has the threads that wait find out that there is a descriptor to poll: once there is one, as they look without the lock.
+fn recheck_waiters(observers: &Observers) {
+    observers.each(|observer| {
+        if let ObserverKind::Thread { waiter, .. } = &observer.kind {
+            waiter.recheck();
+        }
+    });
 }
 
 fn add(shared: &Shared, set: &StdArc<OwnedFd>) -> Result<(), Status> {

@@ -15,7 +15,7 @@ use crate::sleep::{PollDescriptor, PollTarget, Waiter};
 use crate::source::Intake;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Weak};
-use crate::transport::carrier::{Backlogs, Carriers};
+use crate::transport::carrier::{Backlogs, Carriers, Writers};
 use crate::transport::gather::Body;
 use crate::transport::packet::Content;
 use crate::transport::parcel::Parts;
@@ -39,7 +39,7 @@ pub(crate) struct Departed {
 /// Contents of an end that [`Peered::leave`] takes, beside its sockets.
 struct Left<T: End> {
     /// Where the unread packets go.
-    carriers: Carriers,
+    writers: Writers,
     unread: Vec<T::Unread>,
     remains: T::Remains,
 }
@@ -329,9 +329,9 @@ impl<T: End> Peered<T> {
         is_followed: bool,
         backlogs: &mut Backlogs,
     ) -> Result<Departed, Status> {
-        let (departed, Left { carriers, unread, remains }) = self.leave(is_followed)?;
+        let (departed, Left { writers, unread, remains }) = self.leave(is_followed)?;
         T::drop_outside_lock(remains);
-        backlogs.add(carriers, unread);
+        backlogs.add(writers, unread);
         Ok(departed)
     }
 
@@ -346,13 +346,13 @@ impl<T: End> Peered<T> {
         let is_last = locked.sides[side.index()].handles == 1;
         let old = locked.wire(side);
         let unread = if is_last { locked.end(side).take_backlog_packets() } else { Vec::new() };
-        let carriers = match Carriers::for_backlog(&unread) {
+        let Carriers { writers, readers } = match Carriers::for_backlog(&unread) {
             Ok(carriers) => carriers,
             Err(status) => return fail(locked, unread, status),
         };
         let connected = match &old {
-            None => locked.connect(&pair, side, &carriers, is_last),
-            Some(wire) => reconnect(wire, &carriers, is_last),
+            None => locked.connect(&pair, side, readers, is_last),
+            Some(wire) => reconnect(wire, readers, is_last),
         };
         let (fd, backlog) = match connected {
             Ok(connected) => connected,
@@ -386,7 +386,7 @@ impl<T: End> Peered<T> {
         }
         drop(locked);
         let departed = Departed { fd, backlog, extra, read_notice };
-        Ok((departed, Left { carriers, unread, remains }))
+        Ok((departed, Left { writers, unread, remains }))
     }
 }
 
@@ -425,11 +425,10 @@ fn edges(trigger: Signals) -> Interest {
 /// Returns another descriptor of the existing socket, and the sockets to be read first.
 fn reconnect(
     wire: &Wire,
-    carriers: &Carriers,
+    mut backlog: Vec<OwnedFd>,
     is_last: bool,
 ) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
     let fd = duplicate(wire.fd())?;
-    let mut backlog = carriers.readers_again()?;
     if is_last {
         backlog.extend(wire.take_backlog());
     }
@@ -446,13 +445,14 @@ impl<T: End> Locked<'_, T> {
         &mut self,
         pair: &Arc<Pair<T>>,
         side: Side,
-        carriers: &Carriers,
+        readers: Vec<OwnedFd>,
         is_last: bool,
     ) -> Result<(OwnedFd, Vec<OwnedFd>), Status> {
         let (here, there) = seqpacket::pair()?;
         let kept = if is_last { None } else { Some(duplicate(&there)?) };
-        if !carriers.readers.is_empty() {
-            send(&here, Content::Backlog, Body::empty(), &[], &carriers.readers)?;
+        if !readers.is_empty() {
+            send(&here, Content::Backlog, Body::empty(), &[], &readers)?;
+            drop(readers);
         }
         let peer = side.peer();
         if !self.is_closed(peer) {

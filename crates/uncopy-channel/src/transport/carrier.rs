@@ -9,7 +9,7 @@ use super::parcel::Parcel;
 use super::wire::send;
 use crate::Status;
 use crate::memory::{Buffer, Filling, TooLong};
-use uncopy_os::{file, seqpacket};
+use uncopy_os::seqpacket;
 
 /// An unread packet of an end.
 pub(crate) trait Unread {
@@ -62,10 +62,14 @@ impl Unread for Piece {
 
 /// Empty sockets with enough room for a backlog.
 pub(crate) struct Carriers {
-    writers: Vec<Writer>,
+    pub(crate) writers: Writers,
     /// Reading ends, which move.
     pub(crate) readers: Vec<OwnedFd>,
 }
+
+/// Their writing ends.
+#[derive(Default)]
+pub(crate) struct Writers(Vec<Writer>);
 
 /// Writing end of one of the sockets. It is shut down when dropped, because closing alone would not
 /// end the backlog while a child, forked by another thread, has a duplicate until it calls execve.
@@ -83,7 +87,7 @@ const OVERHEAD_BYTES: usize = 2048;
 
 impl Carriers {
     pub(crate) fn for_backlog(backlog: &[impl Unread]) -> Result<Carriers, Status> {
-        let mut carriers = Carriers { writers: Vec::new(), readers: Vec::new() };
+        let mut carriers = Carriers { writers: Writers::default(), readers: Vec::new() };
         let charge = |bytes: usize| 2 * bytes + OVERHEAD_BYTES;
         let mut left: usize = backlog.iter().map(|unread| charge(unread.body().len())).sum();
         while left > 0 {
@@ -95,56 +99,65 @@ impl Carriers {
             let room = seqpacket::send_buffer_bytes(&writer)?.saturating_sub(2 * OVERHEAD_BYTES);
             left = left.saturating_sub(room.saturating_sub(1 << 17).max(1));
             carriers.readers.push(reader);
-            carriers.writers.push(Writer(writer));
+            carriers.writers.0.push(Writer(writer));
         }
         Ok(carriers)
     }
+}
 
-    /// Returns duplicates of the readers, for a second handle that moves.
-    pub(crate) fn readers_again(&self) -> Result<Vec<OwnedFd>, Status> {
-        self.readers.iter().map(|reader| Ok(file::duplicate(reader)?)).collect()
-    }
+/// A backlog that is being sent.
+struct Sending<U> {
+    writers: std::vec::IntoIter<Writer>,
+    writer: Option<Writer>,
+    unread: std::vec::IntoIter<U>,
+}
 
-    /// Sends the backlog into the sockets. Its handles move with it; adds the backlogs of ends among them.
-    fn fill(self, backlog: Vec<impl Unread>, backlogs: &mut Backlogs) -> Result<(), Status> {
-        let mut writers = self.writers.into_iter();
-        let mut writer = writers.next();
-        for mut unread in backlog {
-            let parcel = unread.pack(backlogs)?;
-            loop {
-                let Some(current) = &writer else { return Err(Status::NoResources) };
-                let regions = [IoSlice::new(unread.body())];
-                let body = Body::new(&regions, unread.body().len());
-                match send(&current.0, unread.content(), body, &parcel.records, &parcel.fds) {
-                    Ok(()) => break,
-                    Err(Status::ShouldWait) => writer = writers.next(),
-                    Err(status) => return Err(status),
-                }
+/// Sends one packet after the other.
+trait SendNext {
+    /// Sends the next packet, whose handles move with it, and adds the backlogs of ends among them. Returns whether more are left.
+    fn send_next(&mut self, backlogs: &mut Backlogs) -> Result<bool, Status>;
+}
+
+impl<U: Unread> SendNext for Sending<U> {
+    fn send_next(&mut self, backlogs: &mut Backlogs) -> Result<bool, Status> {
+        let Some(mut unread) = self.unread.next() else { return Ok(false) };
+        let parcel = unread.pack(backlogs)?;
+        loop {
+            let Some(current) = &self.writer else { return Err(Status::NoResources) };
+            let regions = [IoSlice::new(unread.body())];
+            let body = Body::new(&regions, unread.body().len());
+            match send(&current.0, unread.content(), body, &parcel.records, &parcel.fds) {
+                Ok(()) => return Ok(!self.unread.as_slice().is_empty()),
+                Err(Status::ShouldWait) => self.writer = self.writers.next(),
+                Err(status) => return Err(status),
             }
         }
-        Ok(())
     }
 }
 
-/// A backlog that is still to be sent, as a function that adds the backlogs of ends that lie in it.
-type Fill = Box<dyn FnOnce(&mut Backlogs) -> Result<(), Status>>;
-
 /// Backlogs of ends that move together: an end may lie in the backlog of another one, to any depth, which takes no stack.
+/// Those of the ends in a packet are sent before the next packet is, so that no more of them are open than lie in one another.
 #[derive(Default)]
-pub(crate) struct Backlogs(Vec<Fill>);
+pub(crate) struct Backlogs(Vec<Box<dyn SendNext>>);
 
 impl Backlogs {
     /// Adds the backlog of an end, for its sockets.
-    pub(crate) fn add(&mut self, carriers: Carriers, backlog: Vec<impl Unread + 'static>) {
+    pub(crate) fn add(&mut self, writers: Writers, backlog: Vec<impl Unread + 'static>) {
         if !backlog.is_empty() {
-            self.0.push(Box::new(move |others| carriers.fill(backlog, others)));
+            let mut writers = writers.0.into_iter();
+            let writer = writers.next();
+            self.0.push(Box::new(Sending { writers, writer, unread: backlog.into_iter() }));
         }
     }
 
     /// Sends all, and those that lie in them. The sockets are closed if one cannot be sent.
     pub(crate) fn send(mut self) -> Result<(), Status> {
-        while let Some(fill) = self.0.pop() {
-            fill(&mut self)?;
+        while let Some(mut sending) = self.0.pop() {
+            let mut within = Backlogs::default();
+            if sending.send_next(&mut within)? {
+                self.0.push(sending);
+            }
+            self.0.append(&mut within.0);
         }
         Ok(())
     }

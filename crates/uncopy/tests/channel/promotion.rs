@@ -317,3 +317,44 @@ fn deeply_nested_ends_move_or_are_closed() {
         }
     }
 }
+
+/// A thread that waits is woken by whoever has the object in another process, from the moment when the first one has.
+#[test]
+fn waits_go_on_while_their_event_is_shared_for_the_first_time() {
+    type Make = fn() -> (Handle, Handle);
+    let pair: Make = || {
+        let (near, far) = EventPair::pair();
+        (near.into(), far.into())
+    };
+    let event: Make = || {
+        let event = Event::new();
+        let again = event.duplicate(None).unwrap();
+        (event.into(), again.into())
+    };
+    for (what, make) in [("event", event), ("event pair", pair)] {
+        for round in 0..100 {
+            let (waited, other) = make();
+            let watcher = Port::new();
+            std::thread::scope(|scope| {
+                let sleeper =
+                    scope.spawn(|| waited.wait_one(Signals::USER_3, Deadline::after(LONG)));
+                if round % 2 == 0 {
+                    std::thread::yield_now();
+                } else {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // Sharing takes longer with an observer that polls.
+                let options = AsyncOptions::empty();
+                waited.wait_async(&watcher, 1, Signals::USER_2, options).unwrap();
+                let signal = match EventPair::try_from(sent(other)) {
+                    Ok(far) => far.signal_peer(Signals::empty(), Signals::USER_3),
+                    Err(event) => Event::try_from(event)
+                        .unwrap()
+                        .signal(Signals::empty(), Signals::USER_3),
+                };
+                signal.unwrap();
+                assert!(sleeper.join().unwrap().is_ok(), "{what}, round {round}");
+            });
+        }
+    }
+}

@@ -12,6 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_call_whose_answer_lost_its_descriptors_is_answered,
         [] a_lost_message_moves_with_its_end,
+        [] a_queue_full_of_ends_moves_with_a_few_descriptors,
         [] a_receiver_without_descriptors_loses_only_their_message,
         [] a_sender_with_too_many_descriptors_in_flight_loses_only_those,
         [] a_sender_without_descriptors_loses_only_the_moved_handles,
@@ -73,6 +74,21 @@ fn a_lost_message_moves_with_its_end() {
     assert_eq!(&*end.read().unwrap(), b"before");
     assert!(matches!(end.read(), Err(Status::DescriptorLimit { limit: 1.. })));
     assert_eq!(&*next(&end).unwrap(), b"behind");
+    actor.finish();
+}
+
+/// Those of the ends in one message are closed before the next message is sent.
+fn a_queue_full_of_ends_moves_with_a_few_descriptors() {
+    let actor = Actor::start("crowd");
+    let crowd: Channel = next_handle(&actor.channel);
+    for n in 0..roles::CROWD {
+        let outer: Channel = next_handle(&crowd);
+        let inner: Channel = next_handle(&outer);
+        assert_eq!(*next(&inner).unwrap(), n.to_ne_bytes());
+        for end in [outer, inner] {
+            assert_eq!(next(&end).unwrap_err(), Status::PeerClosed);
+        }
+    }
     actor.finish();
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn play(role: &str) -> ExitCode {
         "flood" => flood(&channel),
         "payloads" => payloads(&channel),
         "hoard" => hoard(&channel),
+        "crowd" => crowd(&channel),
         "cramp" => cramp(&channel),
         "sever" => sever(&channel),
         "bridge" => bridge(&channel),
@@ -237,6 +238,23 @@ fn flood(channel: &Channel) -> Result<(), Status> {
 
 fn handles_of(number: u64) -> Vec<Handle> {
     if number.is_multiple_of(7) { vec![Event::new().into()] } else { vec![] }
+}
+
+/// Number of ends in a queue, each with another one in its own.
+pub(crate) const CROWD: u32 = 200;
+
+/// Moves an end with many ends in its queue, with a few descriptors left.
+fn crowd(channel: &Channel) -> Result<(), Status> {
+    let (near, far) = Channel::pair();
+    for n in 0..CROWD {
+        let (innermost, inner) = Channel::pair();
+        let (middle, outer) = Channel::pair();
+        send(&innermost, &n.to_ne_bytes())?;
+        send_with(&middle, b"", vec![inner.into()])?;
+        send_with(&near, b"", vec![outer.into()])?;
+    }
+    with_few_descriptors(20, || send_with(channel, b"", vec![far.into()]))?;
+    wait_for_the_end(channel)
 }
 
 /// Sends more descriptors than its user may have in flight, to a peer that does not read.

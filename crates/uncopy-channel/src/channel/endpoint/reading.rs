@@ -141,16 +141,24 @@ impl Channel {
     /// all others; returns its length.
     ///
     /// # Errors
-    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the peer is open;
-    /// [`Status::PeerClosed`] if no message is left; [`Status::DescriptorLimit`] if its handles were lost.
+    /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the peer is open, or if so much is
+    /// unread that more of it is still in the socket; [`Status::PeerClosed`] if no message is left; [`Status::DescriptorLimit`] if its handles were lost.
     pub fn peek_last(&self, bytes: &mut [u8]) -> Result<usize, Status> {
         self.0.grant.check(Rights::READ)?;
         let mut locked = self.0.lock()?;
         let side = self.0.side;
-        if let Some(wire) = locked.wire(side) {
-            locked.pump(side, &wire, Signals::empty());
+        let wire = locked.wire(side);
+        if let Some(wire) = &wire {
+            locked.pump(side, wire, Signals::empty());
+            locked.update_descriptors(side, wire);
         }
         if !locked.is_orphan(side) {
+            return Err(Status::ShouldWait);
+        }
+        // As for the answer of a call, a full queue takes in what lies in front of it.
+        let has_room =
+            |locked: &mut Locked<'_, ChannelEnd>| locked.end(side).queue.has_room_before_answer();
+        if wire.is_some_and(|wire| !locked.pump_while(side, &wire, has_room)) {
             return Err(Status::ShouldWait);
         }
         let last = locked.end(side).queue.back().ok_or(Status::PeerClosed)?;

@@ -56,16 +56,30 @@ impl<T: End> Locked<'_, T> {
     /// Receives for `side` until it has one of the signals, the socket is empty or there is no
     /// room.
     pub(crate) fn pump(&mut self, side: Side, wire: &Wire, until: Signals) {
+        self.pump_while(side, wire, |locked| {
+            !locked.signals(side).intersects(until) && locked.end(side).has_room()
+        });
+    }
+
+    /// Receives for `side` while `goes_on`; returns whether nothing is left in the socket.
+    pub(crate) fn pump_while(
+        &mut self,
+        side: Side,
+        wire: &Wire,
+        mut goes_on: impl FnMut(&mut Self) -> bool,
+    ) -> bool {
         let mut left = MAX_PACKETS_AT_ONCE;
-        while !self.signals(side).intersects(until) && self.end(side).has_room() {
+        while goes_on(self) {
             if left == 0 {
-                return self.report_again(side, wire);
+                self.report_again(side, wire);
+                return false;
             }
             left -= 1;
             if !matches!(self.process(side, wire, wire.receive()), Processed::Packet { .. }) {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Processes what was received for `side`.
