@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use io_uring::{IoUring, Probe};
 use rustix::fs::{self, RenameFlags};
@@ -23,14 +24,20 @@ pub fn version_of(release: &str) -> [u32; 3] {
     [next(), next(), next()]
 }
 
+/// Returns the version numbers of the running kernel, which are asked for once.
+fn kernel_version() -> [u32; 3] {
+    static VERSION: OnceLock<[u32; 3]> = OnceLock::new();
+    *VERSION.get_or_init(|| version_of(&kernel_release()))
+}
+
 /// Whether `copy_file_range(2)` copies from one filesystem to another one, by the kernel's release: Linux 5.3 to 5.18.
 pub fn copies_between_filesystems() -> bool {
-    ([5, 3, 0]..[5, 19, 0]).contains(&version_of(&kernel_release()))
+    ([5, 3, 0]..[5, 19, 0]).contains(&kernel_version())
 }
 
 /// Whether `statx(2)` shows the alignment of direct writes (`STATX_DIOALIGN`), by the kernel's release: Linux 6.1.
 pub fn shows_direct_alignment() -> bool {
-    version_of(&kernel_release()) >= [6, 1, 0]
+    kernel_version() >= [6, 1, 0]
 }
 
 /// Whether this thread may exceed the limit on locked memory (`CAP_IPC_LOCK`).

@@ -346,7 +346,7 @@ fn destination_is_directory(names: &Names) -> Result<bool, Failure> {
     })
 }
 
-/// Notes which earlier copies do not exist, as `rsync` does: the first of many backups has none.
+/// Notes which earlier copies there are none of, as `rsync` does: the first of many backups has none.
 fn note_missing(earlier: &LinkDest, names: &Names, is_directory: bool) {
     let is_in_parent = earlier.holds_roots && !names.is_inside(is_directory);
     let base = match names.destination.parent() {
@@ -355,12 +355,15 @@ fn note_missing(earlier: &LinkDest, names: &Names, is_directory: bool) {
     };
     for given in &earlier.directories {
         let path = LinkDest::path(given, base);
-        if follow::metadata(&path).is_err() || !earlier.is_within(&path) {
-            report::say(&format!(
-                "note: --link-dest {} does not exist, so nothing is linked to it",
-                path.display()
-            ));
-        }
+        let lack = match follow::metadata(&path) {
+            Ok(found) if earlier.is_within(&path) => match found.is_dir() {
+                true => continue,
+                false => "is not a directory",
+            },
+            _ => "does not exist",
+        };
+        let path = path.display();
+        report::say(&format!("note: --link-dest {path} {lack}, so nothing is linked to it"));
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] refused_links_become_copies,
         [] a_killed_run_leaves_the_earlier_copy_whole,
         [] flags_that_need_a_copy_are_refused,
+        [] earlier_copies_that_are_none_are_noted,
     ]
 }
 
@@ -318,6 +319,45 @@ fn flags_that_need_a_copy_are_refused() {
             assert_eq!(run.status.code(), Some(2), "{other}: {}", run.stderr);
             assert!(run.stderr.contains("--link-dest"), "{other}: {}", run.stderr);
             assert!(!place.join("b").exists());
+        }
+    }
+}
+
+fn earlier_copies_that_are_none_are_noted() {
+    let missing = Some("does not exist");
+    let rows = [
+        ("earlier", None),
+        ("link to it", None),
+        ("nowhere", missing),
+        ("link to nowhere", missing),
+        ("loop", missing),
+        ("file", Some("is not a directory")),
+        ("link to file", Some("is not a directory")),
+        ("file/below", missing),
+    ];
+    for (name, lack) in rows {
+        for form in [&["-a"][..], &["-aT"]] {
+            let scene = Scene::new();
+            let directory = &scene.trees.to;
+            fs::write(directory.join("file"), "file").unwrap();
+            for (link, target) in [
+                ("link to it", "earlier"),
+                ("link to nowhere", "nowhere"),
+                ("loop", "loop"),
+                ("link to file", "file"),
+            ] {
+                symlink(target, directory.join(link)).unwrap();
+            }
+            let given = directory.join(name);
+            let run = scene.trees.run(cp().args(form).arg("--link-dest").arg(&given));
+            assert_eq!(run.status.code(), Some(0), "{name}: {}", run.stderr);
+            let expected = lack.map(|lack| {
+                let given = given.display();
+                format!("note: --link-dest {given} {lack}, so nothing is linked to it\n")
+            });
+            assert_eq!(run.stderr, expected.unwrap_or_default(), "{name}");
+            let (old, new) = (scene.earlier("same"), scene.trees.destination().join("same"));
+            assert_eq!(inode(&old) == inode(&new), lack.is_none(), "{name}");
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) fn cases() -> Vec<Case> {
             between_filesystems_the_planned_mechanism_is_used,
         [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Tmpfs)]
             what_no_mechanism_does_is_said_before,
+        [Need::At(Place::Ext4), Need::At(Place::Tmpfs)]
+            names_on_another_filesystem_are_refused_before,
     ]
 }
 
@@ -232,6 +234,37 @@ fn what_no_mechanism_does_is_said_before() {
         assert_eq!(real.status.code(), Some(5), "{what}: {}", real.stderr);
         assert_eq!(failed(&dry), failed(&real), "{what}");
         assert_eq!(failed(&dry).len(), 2, "{what}");
+    }
+}
+
+fn names_on_another_filesystem_are_refused_before() {
+    let (ext4, tmpfs) = (Place::Ext4, Place::Tmpfs);
+    for (from, to, is_refused) in [
+        (ext4, ext4, false),
+        (tmpfs, tmpfs, false),
+        (ext4, tmpfs, true),
+        (tmpfs, ext4, true),
+        (tmpfs, Place::OtherTmpfs, true),
+    ] {
+        for flag in ["-l", "-lf", "-lL", "-lP", "-lb"] {
+            for has_old in [false, true] {
+                let trees = Trees::at(from, to);
+                trees.file("a/file", "file");
+                trees.file("other", "other");
+                symlink("other", trees.source().join("link")).unwrap();
+                if has_old {
+                    file_in(&trees.destination(), "other", "old");
+                }
+                let program = || cp().args(["-T", "--jobs=1", flag]);
+                let (dry, real) = (trees.run(program().arg("--dry-run")), trees.run(program()));
+                let what = format!("{flag} {from:?} to {to:?}, {has_old}");
+                assert_eq!(dry.status.code(), real.status.code(), "{what}: {}", real.stderr);
+                assert_eq!(failed(&dry), failed(&real), "{what}");
+                let is_taken = has_old && !["-lf", "-lb"].contains(&flag);
+                let expected = if is_refused { 3 } else { usize::from(is_taken) };
+                assert_eq!(failed(&dry).len(), expected, "{what}: {:?}", failed(&dry));
+            }
+        }
     }
 }
 

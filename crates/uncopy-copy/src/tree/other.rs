@@ -30,6 +30,7 @@ use crate::stale::{self, Noted};
 use crate::{CopyOptions, Existing, Preserve, backup, flush, metadata};
 use uncopy_core::{Errno, Error, Result};
 use uncopy_core::{InodeFlags, MetadataPart, Note};
+use uncopy_os::capabilities::Filesystem;
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, file, name};
 
@@ -289,6 +290,13 @@ fn put_link(
     }
 }
 
+/// Whether the destination is on another filesystem than a file of the source, where no name of it can be made, by their
+/// devices. An overlay gives its files others than its directories; of a copy to one this is not known.
+fn is_elsewhere(place: &Place<'_>, source: &Stat) -> bool {
+    let is_overlay = place.open.filesystems.1 == Filesystem::OVERLAYFS;
+    !is_overlay && source.device != place.directory.entered.destination.0
+}
+
 /// Makes the destination's name another one of a file of the source, by `make`.
 pub(super) fn make_link_to_source(
     worker: &mut Worker<'_, '_>,
@@ -311,6 +319,9 @@ pub(super) fn make_link_to_source(
             };
             if action == Action::Replace && !may_replace && is_taken() {
                 return Err(fail(Errno::EEXIST));
+            }
+            if is_elsewhere(place, source) {
+                return Err(fail(Errno::EXDEV));
             }
             let action = Action::Link;
             return Ok(EntryOutcome::Planned { action, mechanism: None });
