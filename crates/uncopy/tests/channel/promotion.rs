@@ -348,9 +348,9 @@ fn waits_go_on_while_their_event_is_shared_for_the_first_time() {
                 waited.wait_async(&watcher, 1, Signals::USER_2, options).unwrap();
                 let signal = match EventPair::try_from(sent(other)) {
                     Ok(far) => far.signal_peer(Signals::empty(), Signals::USER_3),
-                    Err(event) => Event::try_from(event)
-                        .unwrap()
-                        .signal(Signals::empty(), Signals::USER_3),
+                    Err(event) => {
+                        Event::try_from(event).unwrap().signal(Signals::empty(), Signals::USER_3)
+                    }
                 };
                 signal.unwrap();
                 assert!(sleeper.join().unwrap().is_ok(), "{what}, round {round}");
