@@ -28,6 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] refused_names_of_links_and_fifos,
         [] a_name_beside_one_that_is_up_to_date,
         [] more_roots_than_descriptors,
+        [] names_of_a_copy_that_a_later_root_replaces,
         [] a_newer_file_is_left_apart,
         [] a_plan_to_link_says_what_the_run_does,
     ]
@@ -335,6 +336,57 @@ fn more_roots_than_descriptors() {
                     fs::metadata(path).unwrap().ino()
                 };
                 assert_eq!(inode("a"), inode("b"), "{flags:?} {number}");
+            }
+        }
+    }
+}
+
+/// The first name has another file by then, which is no copy of the one with further names.
+fn names_of_a_copy_that_a_later_root_replaces() {
+    type Make = fn(&Path);
+    let replacing: [Make; 3] = [
+        |path| fs::write(path, "two").unwrap(),
+        |path| symlink("nowhere", path).unwrap(),
+        |path| {
+            fs::write(path, "two").unwrap();
+            fs::hard_link(path, path.with_file_name("two")).unwrap();
+        },
+    ];
+    for flags in
+        [&["--jobs=1"][..], &["--jobs=4"], &["-a"], &["-a", "--backup=numbered"], &["--verify"]]
+    {
+        for (kind, make) in replacing.iter().enumerate() {
+            for is_inside in [false, true] {
+                let trees = Trees::new();
+                let root = |number| trees.source().join(format!("{number}/root"));
+                // Entries are copied in the order of their inodes, so those that replace come first.
+                for number in 0..4 {
+                    fs::create_dir_all(root(number)).unwrap();
+                }
+                make(&root(1).join("first"));
+                fs::write(root(2).join("first"), "three").unwrap();
+                fs::write(root(0).join("first"), "one").unwrap();
+                for (number, name) in [(1, "early"), (2, "a"), (2, "b"), (3, "c")] {
+                    fs::hard_link(root(0).join("first"), root(number).join(name)).unwrap();
+                }
+                fs::create_dir(trees.destination()).unwrap();
+                let sources = [0, 1, 2, 3].map(|number| match is_inside {
+                    true => root(number),
+                    false => root(number).join("."),
+                });
+                let run = cp().args(flags).args(sources).arg(trees.destination()).run();
+                let what = format!("{flags:?}, kind {kind}, inside: {is_inside}");
+                assert!(run.status.success(), "{what}: {}", run.stderr);
+                let made = trees.destination();
+                let made = if is_inside { made.join("root") } else { made };
+                let read = |name: &str| fs::read_to_string(made.join(name)).unwrap();
+                assert_eq!(
+                    ["first", "a", "b", "c"].map(read),
+                    ["three", "one", "one", "one"],
+                    "{what}"
+                );
+                let inode = |name: &str| fs::metadata(made.join(name)).unwrap().ino();
+                assert_eq!([inode("a"); 2], ["b", "c"].map(inode), "{what}");
             }
         }
     }

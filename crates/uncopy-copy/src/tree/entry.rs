@@ -16,7 +16,9 @@ use super::file::{copy_regular, examine, open_file, open_regular};
 use super::finish::end;
 use super::journal;
 use super::links::{Claim, First, OwnedPlace};
-use super::other::{Linking, look_at_other, make_hard_link, make_link_to_source, make_other};
+use super::other::{
+    Linking, is_replaced, look_at_other, make_hard_link, make_link_to_source, make_other,
+};
 use super::place::{OpenFile, Place, changed_kind};
 use super::queue::{Batch, Task};
 use super::removal;
@@ -285,7 +287,8 @@ fn first_or_link(
         return make(worker);
     }
     let file = identity(stat);
-    let prior = match worker.links.claim(file, || OwnedPlace::new(place)) {
+    let is_gone = |first: &First| !first.is_in_root_of(place) && is_replaced(first);
+    let prior = match worker.links.claim(file, || OwnedPlace::new(place), is_gone) {
         Ok(Claim::First(prior)) => prior,
         Ok(Claim::Waits) => return place.directory.begin(),
         Ok(Claim::Copied(first)) => return link_to(worker, place, kind, &first),
@@ -320,7 +323,12 @@ fn first_or_link(
         }
         return;
     }
-    let first = prior.unwrap_or(here);
+    let first = prior.unwrap_or_else(|| First {
+        copy: directory::stat_name(&*place.open.destination, place.target)
+            .ok()
+            .map(|copy| copy.id()),
+        ..here
+    });
     // A link that is followed leads to a name once more.
     let follows = worker.options.links == Links::Follow;
     let names = if follows { u32::MAX } else { stat.links };
@@ -395,7 +403,7 @@ fn link_to(worker: &mut Worker<'_, '_>, place: &Place<'_>, kind: EntryKind, firs
             }
             return worker.reporter.finish(place, kind, outcome);
         }
-        Some(Ok(Linking::Refused(errno))) => Some(errno),
+        Some(Ok(Linking::Refused(errno))) => errno,
         Some(Err(error)) => return worker.reporter.fail(place, kind, error),
         None => None,
     };

@@ -140,7 +140,7 @@ pub(super) fn copy_regular(
                     done = Some(outcome);
                     return Ok(Outcome::Copied(Receipt::default()));
                 }
-                Linking::Refused(errno) => link_refused = Some(errno),
+                Linking::Refused(errno) => link_refused = errno,
             }
         }
         source.open_there()?;

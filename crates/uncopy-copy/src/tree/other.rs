@@ -164,9 +164,12 @@ pub(super) fn make_hard_link(
         Admission::Done(outcome) => return Ok(Linking::Done(outcome)),
     };
     let (from, name) = match open_first(first) {
-        Err(error) if error.errno() == Some(CLOSED) => return Ok(Linking::Refused(CLOSED)),
+        Err(error) if error.errno() == Some(CLOSED) => return Ok(Linking::Refused(Some(CLOSED))),
         opened => opened?,
     };
+    if !is_copy_of(first, &from, name) {
+        return Ok(Linking::Refused(None));
+    }
     let to = &*place.open.destination;
     let make = |new: &OsStr| directory::hard_link(&from, name, to, new);
     let look = || -> Sys<Option<Stat>> {
@@ -176,7 +179,7 @@ pub(super) fn make_hard_link(
     };
     let (decision, path) = (&decision, || first.destination());
     let linking = match put_link(context, place, decision, keeps_old, look, make, path) {
-        Err(NotNamed::System(CLOSED)) => return Ok(Linking::Refused(CLOSED)),
+        Err(NotNamed::System(CLOSED)) => return Ok(Linking::Refused(Some(CLOSED))),
         linking => linking.map_err(|not_named| not_named.error("link", place.destination()))?,
     };
     flush_name(context, place).map(|()| linking)
@@ -192,6 +195,17 @@ fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {
     let above: Vec<&OsStr> = first.path.parent().into_iter().flat_map(Path::iter).collect();
     let from = directory::open_beneath(&*root, &above, true).map_err(fail)?;
     Ok((from, first.path.file_name().unwrap_or_default()))
+}
+
+/// Whether the name is still that of the copy that was made under it, as far as that is known. A later root replaces what
+/// an earlier one brought if both have an entry of this path.
+fn is_copy_of(first: &First, from: &OwnedFd, name: &OsStr) -> bool {
+    first.copy.is_none_or(|copy| directory::stat_name(from, name).is_ok_and(|now| now.id() == copy))
+}
+
+/// Whether another file has the name under which a file was copied.
+pub(super) fn is_replaced(first: &First) -> bool {
+    open_first(first).is_ok_and(|(from, name)| !is_copy_of(first, &from, name))
 }
 
 /// Returns the existing entry of a name that was skipped for this reason, as it is up to date or an earlier run placed it,
@@ -251,7 +265,7 @@ pub(super) fn link_unchanged(
     let linking = put_link(context, place, decision, keeps_old, look, make, path);
     let linking = match linking {
         // It lost its last name meanwhile.
-        Err(NotNamed::System(Errno::ENOENT)) => Linking::Refused(Errno::ENOENT),
+        Err(NotNamed::System(Errno::ENOENT)) => Linking::Refused(Some(Errno::ENOENT)),
         other => other.map_err(|not_named| not_named.error("link", place.destination()))?,
     };
     flush_name(context, place).map(|()| linking)
@@ -272,14 +286,14 @@ fn put_link(
     if *decision == Decision::Make && !context.is_guarded() {
         match make(place.target) {
             Ok(()) => return Ok(linked()),
-            Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
+            Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(Some(errno))),
             Err(Errno::EEXIST) if !place.directory.entered.fresh => {}
             Err(errno) => return Err(errno.into()),
         }
     }
     let Some(file) = look()? else { return Ok(linked()) };
     let temporary = match Temporary::linked(place, &file, make) {
-        Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(errno)),
+        Err(errno) if cannot_link(errno) => return Ok(Linking::Refused(Some(errno))),
         other => other?,
     };
     let options = context.copy_options(&place.directory.entered);
@@ -415,8 +429,9 @@ fn give_by_name(
 /// Result of making a further name of a file.
 pub(super) enum Linking {
     Done(EntryOutcome),
-    /// The filesystem refused the link; a copy must be made instead.
-    Refused(Errno),
+    /// A copy must be made instead: the filesystem refused the link, for this reason, or another file has the name that
+    /// the first copy had.
+    Refused(Option<Errno>),
 }
 
 /// Too many links, none at all on this filesystem, another filesystem below the same tree, or a

@@ -126,14 +126,14 @@ impl Job<'_> {
         if self.is_resumed(place, metadata, file.is_some())
             || self.is_ended(place, metadata, file.is_some(), options)?
         {
-            if let Some(file) = file {
-                self.names.add(file, place.root, &place.named);
-            }
+            self.note_name(file, place);
             return Ok(EntryOutcome::Resumed);
         }
         let mut refused = None;
         if let Some(Identified { identity, .. }) = &file
             && let Some(first) = self.names.find(identity)
+            // A later root replaces what an earlier one brought if both have an entry of this path.
+            && first.copy.as_ref().is_none_or(|copy| is_file(self.calls, &first.actual, copy))
         {
             let calls = self.calls;
             let make = |new: &Path| calls.make_name(&first.actual, new);
@@ -162,12 +162,18 @@ impl Job<'_> {
             Outcome::Copied(mut receipt) => {
                 receipt.notes.extend(refused);
                 self.note(place, metadata, file.is_some())?;
-                if let Some(file) = file {
-                    self.names.add(file, place.root, &place.named);
-                }
+                self.note_name(file, place);
                 Ok(EntryOutcome::Copied(Box::new(receipt)))
             }
         }
+    }
+
+    /// Notes the copy of a file that has further names.
+    fn note_name(&mut self, file: Option<Identified>, place: &Place) {
+        let Some(file) = file else { return };
+        let found = look(&place.actual).ok().flatten();
+        let copy = found.map(|copy| identify(self.calls, &place.actual, false, &copy).identity);
+        self.names.add(file, place.root, &place.named, copy);
     }
 
     /// Whether an entry of the destination is the copy of a file of which this is another name, as an earlier run left it.

@@ -26,6 +26,8 @@ struct Copied {
     root: usize,
     /// Path from the root.
     path: PathBuf,
+    /// The copy, which a later root may replace.
+    copy: Option<Identity>,
     /// Names of the source that may still come.
     left: u64,
 }
@@ -35,6 +37,8 @@ struct Copied {
 pub(super) struct First {
     pub(super) named: PathBuf,
     pub(super) actual: PathBuf,
+    /// The file that has the name, unless it was replaced.
+    pub(super) copy: Option<Identity>,
 }
 
 impl Names {
@@ -61,14 +65,20 @@ impl Names {
         named.strip_prefix(&self.roots[root].named).unwrap_or(named)
     }
 
-    /// Notes that a file was copied to this path, named as the caller knows it.
-    pub(super) fn add(&mut self, file: Identified, root: usize, named: &Path) {
+    /// Notes that a file was copied to this path, named as the caller knows it, and became `copy`.
+    pub(super) fn add(
+        &mut self,
+        file: Identified,
+        root: usize,
+        named: &Path,
+        copy: Option<Identity>,
+    ) {
         if file.names < 2 {
             return;
         }
         let path = self.way(root, named).to_owned();
         let left = file.names - 1;
-        self.copies.insert(file.identity, Copied { root, path, left });
+        self.copies.insert(file.identity, Copied { root, path, copy, left });
     }
 
     /// Returns the same as [`Names::find`], and counts nothing.
@@ -81,6 +91,7 @@ impl Names {
         Some(First {
             named: join(named, &copied.path),
             actual: join(actual.as_ref()?, &copied.path),
+            copy: copied.copy.clone(),
         })
     }
 

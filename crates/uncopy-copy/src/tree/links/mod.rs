@@ -14,6 +14,7 @@ use super::directory::{Directory, Identity, check};
 use super::place::Place;
 use super::target::or_here;
 use uncopy_core::{Error, Result};
+use uncopy_os::file_id::FileId;
 use uncopy_os::{Sys, follow};
 
 /// Default number of files with further expected names that are kept in memory; further files go to
@@ -92,21 +93,35 @@ pub(super) struct First {
     pub(super) path: PathBuf,
     /// Whether the file was renamed, because it was compressed or decompressed.
     pub(super) renamed: bool,
+    /// The file that has the name: a later root may replace it. `None`: not known, as an earlier run copied it or a dry run
+    /// would.
+    pub(super) copy: Option<FileId>,
 }
 
 impl First {
     pub(super) fn new(place: &Place<'_>) -> First {
-        let mut root = place.directory;
-        while let Some(parent) = root.parent() {
-            root = parent;
-        }
+        let root = root_of(place);
         let path = place.directory.path_from_root().join(place.target);
-        First { root: Arc::new(LinkRoot::of(root)), path, renamed: place.is_renamed() }
+        let (root, renamed) = (Arc::new(LinkRoot::of(root)), place.is_renamed());
+        First { root, path, renamed, copy: None }
     }
 
     pub(super) fn destination(&self) -> PathBuf {
         self.root.destination.join(&self.path)
     }
+
+    /// Whether it is in the same root.
+    pub(super) fn is_in_root_of(&self, place: &Place<'_>) -> bool {
+        self.root.directory.as_ptr() == Arc::as_ptr(root_of(place))
+    }
+}
+
+fn root_of<'a>(place: &Place<'a>) -> &'a Arc<Directory> {
+    let mut root = place.directory;
+    while let Some(parent) = root.parent() {
+        root = parent;
+    }
+    root
 }
 
 /// Claim of a name of a file that has several.
@@ -148,6 +163,7 @@ struct Copied {
     root: u32,
     path: OsString,
     renamed: bool,
+    copy: Option<FileId>,
     expected: u32,
 }
 
@@ -161,11 +177,12 @@ impl Links {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides what to do with a name of a file.
+    /// Decides what to do with a name of a file. `is_gone` tells whether the copy under a name was replaced.
     pub(super) fn claim(
         &self,
         file: Identity,
         place: impl FnOnce() -> OwnedPlace,
+        is_gone: impl FnOnce(&First) -> bool,
     ) -> Result<Claim> {
         let mut state = self.lock();
         while state.waiting >= MAX_WAITING && state.copying.contains_key(&file) {
@@ -183,7 +200,8 @@ impl Links {
         let (first, prior) = taken.map_err(|errno| {
             Error::destination("look up the other names of", place().names().0, errno)
         })?;
-        if let Some(first) = first {
+        // If it was, this name gets the copy that further ones are linked to.
+        if let Some(first) = first.filter(|first| !is_gone(first)) {
             return Ok(Claim::Copied(first));
         }
         state.copying.insert(file, Vec::new());
@@ -222,7 +240,7 @@ impl Links {
     /// Records that an earlier run copied the file with this inode under this name of the source.
     pub(super) fn was_copied(&self, inode: u64, root: &Arc<Directory>, path: &Path) -> Sys<()> {
         let root = Arc::new(LinkRoot::of(root));
-        let first = First { root, path: path.to_owned(), renamed: false };
+        let first = First { root, path: path.to_owned(), renamed: false, copy: None };
         // Each file is looked up once.
         self.lock().put((JOURNALLED, inode), &first, 1)
     }
@@ -237,9 +255,9 @@ impl LinksState {
 
     /// Returns the name of a copied file, and expects one name less.
     fn take(&mut self, file: Identity) -> Sys<Option<First>> {
-        let (root, path, renamed) = if let Some(copied) = self.kept.get_mut(&file) {
+        let (root, path, renamed, copy) = if let Some(copied) = self.kept.get_mut(&file) {
             copied.expected -= 1;
-            let found = (copied.root, copied.path.clone(), copied.renamed);
+            let found = (copied.root, copied.path.clone(), copied.renamed, copied.copy);
             if copied.expected == 0 {
                 self.kept.remove(&file);
             }
@@ -248,10 +266,11 @@ impl LinksState {
             let Some(spilled) = &self.spilled else { return Ok(None) };
             let Some(found) = spilled.find(file)? else { return Ok(None) };
             spilled.expect(&found, found.copied.expected - 1)?;
-            (found.copied.root, found.copied.path, found.copied.renamed)
+            let Copied { root, path, renamed, copy, .. } = found.copied;
+            (root, path, renamed, copy)
         };
         let root = self.roots.get(root as usize).map(Arc::clone);
-        Ok(root.map(|root| First { root, path: path.into(), renamed }))
+        Ok(root.map(|root| First { root, path: path.into(), renamed, copy }))
     }
 
     fn put(&mut self, file: Identity, first: &First, expected: u32) -> Sys<()> {
@@ -267,7 +286,7 @@ impl LinksState {
         });
         let root = u32::try_from(root).unwrap_or(u32::MAX);
         let (path, renamed) = (first.path.clone().into(), first.renamed);
-        let copied = Copied { root, path, renamed, expected };
+        let copied = Copied { root, path, renamed, copy: first.copy, expected };
         if self.kept.len() < self.max_kept {
             self.kept.insert(file, copied);
             return Ok(());

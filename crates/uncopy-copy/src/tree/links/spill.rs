@@ -11,6 +11,7 @@ use super::Copied;
 use crate::tree::directory::Identity;
 use crate::tree::unlinked;
 use uncopy_core::Errno;
+use uncopy_os::file_id::FileId;
 use uncopy_os::{Sys, transfer};
 
 /// Places in the table: blocks that nothing is written to take no room.
@@ -18,8 +19,8 @@ const PLACES: u64 = 1 << 20;
 const PLACE_BYTES: u64 = 8;
 
 /// Next record, device, inode, root, names that are expected, whether it was renamed, length of the
-/// path.
-const HEAD_BYTES: usize = 8 + 8 + 8 + 4 + 4 + 4 + 4;
+/// path, whether the copy is known, the copy.
+const HEAD_BYTES: usize = 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + FileId::BYTES;
 /// Offset of the number of expected names in it.
 const EXPECTED_AT: u64 = 28;
 
@@ -50,8 +51,10 @@ impl Spill {
         let ((major, minor), inode) = file;
         record.extend([major, minor].map(u32::to_le_bytes).as_flattened());
         record.extend(inode.to_le_bytes());
-        let numbers = [copied.root, copied.expected, copied.renamed.into(), length];
+        let is_known = copied.copy.is_some().into();
+        let numbers = [copied.root, copied.expected, copied.renamed.into(), length, is_known];
         record.extend(numbers.map(u32::to_le_bytes).as_flattened());
+        record.extend(copied.copy.unwrap_or(FileId { inode: 0, birth: None }).to_bytes());
         record.extend(path);
         self.write(&record, self.end)?;
         self.write(&self.end.to_le_bytes(), place)?;
@@ -74,7 +77,9 @@ impl Spill {
                 let mut path = vec![0; number(36) as usize];
                 self.read(&mut path, at + HEAD_BYTES as u64)?;
                 let (root, renamed) = (number(24), number(32) != 0);
-                let copied = Copied { root, path: OsString::from_vec(path), renamed, expected };
+                let copy = head.last_chunk().map(FileId::from_bytes).filter(|_| number(40) != 0);
+                let path = OsString::from_vec(path);
+                let copied = Copied { root, path, renamed, copy, expected };
                 return Ok(Some(SpillRecord { copied, at }));
             }
             at = long(0);
@@ -117,6 +122,8 @@ fn place(file: Identity) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use uncopy_os::file_id::Timestamp;
+
     use super::*;
 
     #[test]
@@ -128,6 +135,14 @@ mod tests {
             root: n as u32,
             path: OsString::from_vec(format!("a/{n}/\u{fffd}").into_bytes()),
             renamed: n.is_multiple_of(5),
+            copy: [
+                None,
+                Some(FileId { inode: n, birth: None }),
+                Some(FileId {
+                    inode: 1 << 40 | n,
+                    birth: Some(Timestamp { seconds: -1, nanoseconds: n as u32 }),
+                }),
+            ][n as usize % 3],
             expected: 1 + n as u32 % 2,
         };
         assert!(spill.find(file(1)).unwrap().is_none());
