@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] a_source_in_the_destination_is_refused_where_entries_are_removed,
         [] destinations_that_hold_each_other_are_refused_where_entries_are_removed,
+        [] one_destination_of_several_trees_is_refused_where_it_has_a_journal,
         [] sources_in_each_other_are_refused_where_they_are_removed,
         [] roots_apart_are_copied,
         [] a_source_that_an_entry_of_its_own_would_go_over_stays,
@@ -97,6 +98,19 @@ fn destinations_that_hold_each_other_are_refused_where_entries_are_removed() {
         &["s/. a d"],
         "destinations_overlap",
     );
+}
+
+/// The journal of the first one was that of another source for the second one, in every run.
+fn one_destination_of_several_trees_is_refused_where_it_has_a_journal() {
+    let given = "mkdir -p a x/a b d; echo 1 > a/f; echo 2 > x/a/g; echo 3 > b/h; ln -s d l";
+    let lines = ["a x/a d", "x/a a l", "a/. b/. d", "a/. x/a/. b/. l"];
+    refuses_with(&["--resume"], given, &lines, "destinations_overlap");
+    for line in ["a b d", "a b/h d", "-T a d/new"] {
+        let place = Place::Disk.scratch();
+        sh(given, place.path());
+        let program = cp().args(["-r", "--resume"]).args(line.split(' ')).current_dir(place.path());
+        assert!(program.run().status.success(), "{line}");
+    }
 }
 
 /// The copy of the inner one lacked the files that the outer one had removed, with exit code 0.

@@ -1,4 +1,5 @@
-//! Refuses jobs that remove entries where their roots overlap: what one of them removes, another one needs.
+//! Refuses jobs that remove entries where their roots overlap: what one of them removes, another one needs. Also those that
+//! keep journals where roots have one destination, which has one journal.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -84,14 +85,16 @@ pub fn lies_within(path: &Path, other: &Path) -> bool {
 }
 
 /// Finds the pairs whose source lies in a destination, whose destination holds a source, or whose destinations hold each
-/// other, if the options remove anything, and sources that hold each other, if these are removed. Returns the errors by
-/// the index of the pair; none of these may be copied.
+/// other, if the options remove anything, and sources that hold each other, if these are removed; where journals are kept,
+/// directories with one destination. Returns the errors by the index of the pair; none of these may be copied.
 pub(super) fn refusals(
     pairs: &[(PathBuf, PathBuf)],
     peer: Option<&Arc<PeerLink>>,
     options: &JobOptions,
 ) -> HashMap<usize, Error> {
-    if options.delete.is_none() && !options.remove_source {
+    let removes = options.delete.is_some() || options.remove_source;
+    let has_journals = options.resume && pairs.len() > 1 && options.parents == Parents::Omit;
+    if !removes && !has_journals {
         return HashMap::new();
     }
     if options.parents != Parents::Omit {
@@ -116,6 +119,19 @@ pub(super) fn refusals(
         }
     }
     let mut refused = HashMap::new();
+    let of = |index: usize| pairs[index].1.as_path();
+    if !removes {
+        for (index, place) in places.iter().enumerate() {
+            if let (Some((_, true)), Some(to)) = place
+                && let Some(other) = directories.get(&to.keys().next())
+                && *other != index
+            {
+                refused.entry(*other).or_insert_with(|| overlapping(of(*other), of(index)));
+                refused.insert(index, overlapping(of(index), of(*other)));
+            }
+        }
+        return refused;
+    }
     if options.remove_source {
         refuse_sources_within(pairs, &places, &mut refused);
     }
@@ -134,7 +150,6 @@ pub(super) fn refusals(
             if let Some(other) = directories.get(&Some(key))
                 && *other != index
             {
-                let of = |index: usize| pairs[index].1.as_path();
                 refused.entry(*other).or_insert_with(|| overlapping(of(*other), destination));
                 refused.entry(index).or_insert_with(|| overlapping(destination, of(*other)));
             }

@@ -194,13 +194,13 @@ coded! {
             "it is a source of this copy or holds one, by a mount for example",
             "name a destination that the source does not lie in";
         /// The destination is another one of the same job, or lies in it, and the job deletes entries or removes
-        /// sources.
+        /// sources; or it is another one, and each has its journal.
         DestinationsOverlap {
             /// The other destination, as given by the caller.
             other: PathBuf,
         } = "destinations_overlap",
             "it is {other}, where another source of this job goes, or lies in it, so that one would lose \
-             what the other brings",
+             what the other brings, or its journal",
             "copy them one at a time";
         /// The source is another one of the same job, or lies in it, and the job removes sources.
         SourcesOverlap {
