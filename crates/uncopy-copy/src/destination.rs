@@ -211,7 +211,7 @@ impl<'a> Destination<'a> {
         if options.existing == Existing::Keep {
             return Ok(());
         }
-        if !options.attributes_only && self.is_fixed(found) {
+        if self.is_fixed(found) {
             return refuse(Reason::System { errno: Errno::EPERM });
         }
         if options.writes_into_existing() {

@@ -177,7 +177,11 @@ pub(crate) fn foreseen(
     let shares = target.is_of_source && plan::shares_by_copy_file_range(destination);
     attempted.extend((!shares).then(|| tried(Mechanism::Reflink, None)));
     let may_be_another = !target.is_of_source && !target.is_another(source.filesystem);
-    Ok(match plan::next(&facts, &attempted) {
+    let step = plan::next(&facts, &attempted);
+    if plan::next(&hopeful, &attempted) != step {
+        return Ok(None);
+    }
+    Ok(match step {
         PlanStep::Try(Mechanism::CopyFileRange) if may_be_another => None,
         PlanStep::Try(mechanism) => Some(mechanism),
         PlanStep::GiveUp => None,

@@ -302,7 +302,9 @@ impl Drop for Attribute<'_> {
 }
 
 fn refused_as_it_is(pair: &Pair, old: &[u8]) {
-    let mut programs = vec![cp(), cp().arg("-f"), cp().arg("-p"), cp().arg("--durable")];
+    let flags = ["-f", "-p", "--durable", "--attributes-only"];
+    let mut programs: Vec<_> = flags.into_iter().map(|flag| cp().arg(flag)).collect();
+    programs.push(cp());
     // A dry run said that it would be replaced.
     let tree = if pair.form.is_tree() { &[][..] } else { &["-r"] };
     let forecasts = programs.iter().map(|program| program.clone().arg("--dry-run").args(tree));

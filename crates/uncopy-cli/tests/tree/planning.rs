@@ -18,6 +18,8 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] what_would_be_refused_is_said_before,
         [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Tmpfs)]
             between_filesystems_the_planned_mechanism_is_used,
+        [Need::At(Place::Ext4), Need::At(Place::OverlayOfTwo)]
+            to_an_overlay_no_other_mechanism_is_planned,
         [Need::At(Place::Ext4), Need::At(Place::Xfs), Need::At(Place::Tmpfs)]
             what_no_mechanism_does_is_said_before,
         [Need::At(Place::Ext4), Need::At(Place::Tmpfs)]
@@ -206,6 +208,27 @@ fn between_filesystems_the_planned_mechanism_is_used() {
             trees.file("a/some", vec![7; 65_536]);
             trees.file("large", vec![7; 5 << 20]);
             assert_planned(&trees, flags);
+        }
+    }
+}
+
+/// Whether direct writes reach its upper filesystem is not known in advance, so that the mechanism is not either.
+fn to_an_overlay_no_other_mechanism_is_planned() {
+    for from in [Place::Ext4, Place::Tmpfs] {
+        for flags in WAYS {
+            let trees = Trees::at(from, Place::OverlayOfTwo);
+            trees.file("a/some", vec![7; 65_536]);
+            trees.file("large", vec![7; 5 << 20]);
+            let program = || cp().args(["-T", "--jobs=1"]).args(flags);
+            let (dry, real) = (trees.run(program().arg("--dry-run")), trees.run(program()));
+            let happened = happened(&real, &[]);
+            for (name, (_, _, mechanism)) in planned(&dry) {
+                let used = &happened[&name].2;
+                assert!(
+                    mechanism.is_none() || mechanism == *used,
+                    "{from:?} {flags:?} {name}: {mechanism:?} was planned, not {used:?}"
+                );
+            }
         }
     }
 }
