@@ -135,7 +135,8 @@ impl Channel {
     /// [`Status::OutOfRange`]; [`Status::InvalidArgs`] for fewer than four bytes; the status of a
     /// failing handle as for [`write`](Self::write); [`Status::NoResources`] if the other end is in another
     /// process and no descriptor is left to wake this thread, before anything is sent;
-    /// [`Status::PeerClosed`], at once or while waiting; [`Status::ShouldWait`]; [`Status::TimedOut`]; [`Status::Canceled`] if this handle is revoked while waiting.
+    /// [`Status::PeerClosed`], at once or while waiting; [`Status::ShouldWait`]; [`Status::TimedOut`];
+    /// [`Status::Canceled`] if this handle is revoked while waiting.
     ///
     /// # Ownership
     /// Handles are consumed on success and on every failure, as by `zx_channel_call`.

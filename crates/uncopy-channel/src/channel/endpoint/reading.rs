@@ -142,7 +142,8 @@ impl Channel {
     ///
     /// # Errors
     /// [`Status::AccessDenied`] without [`Rights::READ`]; [`Status::ShouldWait`] if the peer is open, or if so much is
-    /// unread that more of it is still in the socket; [`Status::PeerClosed`] if no message is left; [`Status::DescriptorLimit`] if its handles were lost.
+    /// unread that more of it is still in the socket; [`Status::PeerClosed`] if no message is left;
+    /// [`Status::DescriptorLimit`] if its handles were lost.
     pub fn peek_last(&self, bytes: &mut [u8]) -> Result<usize, Status> {
         self.0.grant.check(Rights::READ)?;
         let mut locked = self.0.lock()?;

@@ -177,7 +177,7 @@ impl Links {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides what to do with a name of a file. `is_gone` tells whether the copy under a name was replaced.
+    /// Decides what to do with a name of a file. `is_gone`: whether the copy under a name was replaced.
     pub(super) fn claim(
         &self,
         file: Identity,
@@ -287,7 +287,7 @@ impl LinksState {
         let root = u32::try_from(root).unwrap_or(u32::MAX);
         let (path, renamed) = (first.path.clone().into(), first.renamed);
         let copied = Copied { root, path, renamed, copy: first.copy, expected };
-        if self.kept.len() < self.max_kept {
+        if self.kept.len() < self.max_kept || self.kept.contains_key(&file) {
             self.kept.insert(file, copied);
             return Ok(());
         }
