@@ -268,10 +268,10 @@ fn split(path: &Path) -> Result<(&Path, &OsStr)> {
             Ok((parent.unwrap_or(Path::new(".")), name))
         }
         _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
-        _ if follow::stat(path).is_err_and(|stopped| stopped.errno() == Errno::ENOENT) => {
-            Err(Error::system("open", path, Errno::ENOENT))
-        }
-        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory })),
+        _ => Err(match follow::stat(path) {
+            Ok(_) => Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory }),
+            Err(stopped) => stopped.error("open", path),
+        }),
     }
 }
 
