@@ -30,17 +30,21 @@ pub(crate) fn keep(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -
     }
 }
 
-/// Whether the one backup that is overwritten is this file, so that making it would destroy a source.
+/// Whether the one backup that is overwritten is this file, or the link `source_name` that leads to it, so that making
+/// it would destroy a source.
 pub(crate) fn would_overwrite(
     directory: BorrowedFd<'_>,
     target: &OsStr,
     backup: &Backup,
     source: &Stat,
+    source_name: Option<&OsStr>,
 ) -> bool {
-    let is_source = |kept: OsString| {
-        directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
+    let is_source = |found: Sys<Stat>| found.is_ok_and(|found| found.is_same_file(source));
+    let is_overwritten = |kept: OsString| {
+        is_source(directory::stat_name(directory, &kept))
+            || source_name == Some(&kept) && is_source(directory::stat_target(directory, &kept))
     };
-    has_one_name(directory, target, backup, is_source)
+    has_one_name(directory, target, backup, is_overwritten)
 }
 
 /// Whether the backup would have the name of a directory, which no file replaces.

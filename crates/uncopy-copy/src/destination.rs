@@ -117,7 +117,8 @@ impl<'a> Destination<'a> {
         if is_there && let Some(backup) = &options.backup {
             let (directory, name) = (self.directory(), &*self.name);
             let refuse = |why| Err(Error::new("write to", self.given, Reason::Refused(why)));
-            if backup::would_overwrite(directory, name, backup, &source.stat_here()) {
+            let (found, source_name) = (source.stat_here(), source.path.as_ref().file_name());
+            if backup::would_overwrite(directory, name, backup, &found, source_name) {
                 return refuse(Objection::BackupIsSource);
             }
             if backup::is_directory(directory, name, backup) {

@@ -22,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_tree_keeps_all_that_it_replaces,
         [] a_backup_takes_the_place_of_no_other_copy,
         [] a_backup_does_not_take_the_name_of_its_source,
+        [] a_backup_does_not_take_the_name_of_a_link_to_its_source,
         [] a_backup_with_the_name_of_a_directory,
         [] old_contents_survive_kills_and_resuming,
     ]
@@ -303,6 +304,47 @@ fn a_backup_does_not_take_the_name_of_its_source() {
                 assert_eq!(identity("a") != old, is_replaced, "{context}");
                 assert!(works || run.stderr.contains("would replace the source"), "{context}");
             }
+        }
+    }
+}
+
+/// The link by which the source is named became the old file.
+fn a_backup_does_not_take_the_name_of_a_link_to_its_source() {
+    for (source, link, works) in [
+        ("f~", "t", false),
+        ("here/f~", "t", false),
+        ("f~", "by", false),
+        // The link is not how the source is named.
+        ("t", "t", true),
+        ("by", "t", true),
+        ("f.copy", "other", true),
+        ("e/f~", "other", true),
+        ("f.copy", "missing", true),
+    ] {
+        for flags in ["-b", "--backup=simple -T", "--backup=simple -rH", "-b -rH --dry-run"] {
+            let scratch = Place::Disk.scratch();
+            let path = |name: &str| scratch.join(name);
+            fs::create_dir(path("e")).unwrap();
+            for (name, text) in [("f", "old"), ("f.copy", "F"), ("other", "O"), ("e/f~", "E")] {
+                fs::write(path(name), text).unwrap();
+            }
+            fs::write(path("t"), "T").unwrap();
+            for (target, name) in [("t", "by"), (".", "here"), (link, "f~")] {
+                symlink(target, path(name)).unwrap();
+            }
+            let before = all_contents(&path("e"));
+            let run = cp().args(flags.split(' ')).args([source, "f"]).current_dir(scratch.path());
+            let run = run.run();
+            let context = format!("{source} {link} {flags}: {}{}", run.stdout, run.stderr);
+            assert_eq!(run.status.code(), Some(i32::from(!works)), "{context}");
+            assert!(works || run.stderr.contains("would replace the source"), "{context}");
+            let is_made = works && !flags.contains("dry-run");
+            let kept = fs::read_link(path("f~"));
+            assert_eq!(kept.ok().as_deref(), (!is_made).then_some(Path::new(link)), "{context}");
+            let old = if is_made { "f~" } else { "f" };
+            assert_eq!(fs::read_to_string(path(old)).unwrap(), "old", "{context}");
+            assert_eq!(fs::read_to_string(path("t")).unwrap(), "T", "{context}");
+            assert_eq!(all_contents(&path("e")), before, "{context}");
         }
     }
 }

@@ -41,7 +41,7 @@ impl Backups<'_> {
         let source = source.and_then(|source| directory::stat_name(source, place.name).ok());
         let is_named_so = backup.overwritten(place.target).as_deref() == Some(place.name);
         match source.is_some_and(|source| {
-            is_named_so && backup::would_overwrite(directory, place.target, backup, &source)
+            is_named_so && backup::would_overwrite(directory, place.target, backup, &source, None)
         }) {
             true => refuse(Objection::BackupIsSource),
             false => Ok(()),

@@ -375,6 +375,28 @@ fn the_old_file_is_kept_as_a_backup() {
     }
 }
 
+/// The link by which the source is named became the old file.
+#[test]
+fn a_backup_does_not_take_the_name_of_a_link_to_its_source() {
+    for system in ALL {
+        for (named, target, works) in
+            [("copy~", "source", false), ("source", "source", true), ("copy~", "copy", false)]
+        {
+            let scene = Scene::new(true);
+            symlink(target, scene.path_of("copy~")).unwrap();
+            let options = CopyOptions::new().backup(Backup::new());
+            let (fake, context) = (Fake::new(system), CopyContext::new());
+            let (from, to) = (scene.path_of(named), &scene.destination);
+            let copied = copy_by(&fake, &from, to, &options, &context, &mut ());
+            let what = format!("{system} {named} {target}: {copied:?}");
+            assert_eq!(copied.is_ok(), works, "{what}");
+            let link = fs::read_link(scene.path_of("copy~"));
+            assert_eq!(link.ok().as_deref(), (!works).then_some(Path::new(target)), "{what}");
+            assert!(works || scene.old() == OLD, "{what}");
+        }
+    }
+}
+
 #[cfg(feature = "trees")]
 #[test]
 fn in_a_job_of_files_neither_a_backup_nor_a_copy_takes_the_place_of_the_other() {
