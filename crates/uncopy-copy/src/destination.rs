@@ -121,8 +121,8 @@ impl<'a> Destination<'a> {
             if backup::would_overwrite(directory, name, backup, &found, source_name) {
                 return refuse(Objection::BackupIsSource);
             }
-            if backup::is_directory(directory, name, backup) {
-                return refuse(Objection::BackupIsDirectory);
+            if let Some(why) = backup::obstacle(directory, name, backup) {
+                return refuse(why);
             }
         }
         Ok(())

@@ -98,11 +98,8 @@ impl<'a> Destination<'a> {
         if backup.overwritten(name).is_some_and(is_source) {
             return refuse(Reason::Refused(Objection::BackupIsSource));
         }
-        let kept = backup.overwritten(name).map(|kept| path.with_file_name(kept));
-        if kept.is_some_and(|kept| kept.symlink_metadata().is_ok_and(|found| found.is_dir()))
-            && !backup::is_numbered(calls, &path, backup).unwrap_or(true)
-        {
-            return refuse(Reason::Refused(Objection::BackupIsDirectory));
+        if let Some(why) = backup::obstacle(calls, &path, backup) {
+            return refuse(Reason::Refused(why));
         }
         Ok(itself(true))
     }

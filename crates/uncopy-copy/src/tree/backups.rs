@@ -26,7 +26,8 @@ pub(super) struct Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Refuses to replace an entry whose backup would have the name of a directory, or that of the source.
+    /// Refuses to replace an entry whose backup would have the name of a directory, or that of the source, or too long
+    /// a one.
     pub(super) fn check_name(self, place: &Place<'_>) -> Result<()> {
         let backup = self.context.options().copy.backup.as_ref();
         let Some(backup) = backup.filter(|_| !place.directory.entered.private) else {
@@ -34,8 +35,8 @@ impl Backups<'_> {
         };
         let directory = place.open.destination.as_fd();
         let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
-        if backup::is_directory(directory, place.target, backup) {
-            return refuse(Objection::BackupIsDirectory);
+        if let Some(why) = backup::obstacle(directory, place.target, backup) {
+            return refuse(why);
         }
         let source = place.open.source.here();
         let source = source.and_then(|source| directory::stat_name(source, place.name).ok());
