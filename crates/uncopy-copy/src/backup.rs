@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use super::backup_name::{self, BackupName};
 use super::options::Backup;
 use super::stale;
-use uncopy_core::Errno;
+use uncopy_core::{Errno, Objection};
 use uncopy_os::file::Stat;
 use uncopy_os::{Sys, directory, name};
 
@@ -30,26 +30,47 @@ pub(crate) fn keep(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -
     }
 }
 
-/// Whether the one backup that is overwritten is this file, so that making it would destroy a source.
+/// Whether the one backup that is overwritten is this file, or the link `source_name` that leads to it, so that making
+/// it would destroy a source.
 pub(crate) fn would_overwrite(
     directory: BorrowedFd<'_>,
     target: &OsStr,
     backup: &Backup,
     source: &Stat,
+    source_name: Option<&OsStr>,
 ) -> bool {
-    let is_source = |kept: OsString| {
-        directory::stat_name(directory, &kept).is_ok_and(|found| found.is_same_file(source))
+    let is_source = |found: Sys<Stat>| found.is_ok_and(|found| found.is_same_file(source));
+    let is_overwritten = |kept: OsString| {
+        is_source(directory::stat_name(directory, &kept))
+            || source_name == Some(&kept) && is_source(directory::stat_target(directory, &kept))
     };
-    has_one_name(directory, target, backup, is_source)
+    has_one_name(directory, target, backup, is_overwritten)
 }
 
-/// Whether the backup would have the name of a directory, which no file replaces.
-pub(crate) fn is_directory(directory: BorrowedFd<'_>, target: &OsStr, backup: &Backup) -> bool {
-    let is_there = |kept: OsString| {
-        directory::stat_name(directory, &kept)
-            .is_ok_and(|found| found.file_type() == FileType::Directory)
+/// Returns why the backup cannot have its name: it is that of a directory, which no file replaces, or too long.
+pub(crate) fn obstacle(
+    directory: BorrowedFd<'_>,
+    target: &OsStr,
+    backup: &Backup,
+) -> Option<Objection> {
+    let look = |kept: &OsStr| directory::stat_name(directory, kept);
+    let is_too_long = |kept: &OsStr| look(kept).is_err_and(|errno| errno == Errno::ENAMETOOLONG);
+    let found = match backup.overwritten(target).map(|kept| look(&kept)) {
+        Some(Ok(found)) if found.file_type() == FileType::Directory => Objection::BackupIsDirectory,
+        Some(Err(Errno::ENAMETOOLONG)) => Objection::BackupNameTooLong,
+        Some(_) => return None,
+        None if is_too_long(&backup_name::with_number(target, u64::MAX)) => {
+            Objection::BackupNameTooLong
+        }
+        None => return None,
     };
-    has_one_name(directory, target, backup, is_there)
+    match BackupName::choose(target, backup, || last_number(directory, target)).ok()? {
+        BackupName::Simple(_) => Some(found),
+        BackupName::Numbered { last } => {
+            let next = backup_name::with_number(target, last.saturating_add(1));
+            is_too_long(&next).then_some(Objection::BackupNameTooLong)
+        }
+    }
 }
 
 /// Whether the backup of this name gets no number, and has a name of which this is true.

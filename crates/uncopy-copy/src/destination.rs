@@ -117,11 +117,12 @@ impl<'a> Destination<'a> {
         if is_there && let Some(backup) = &options.backup {
             let (directory, name) = (self.directory(), &*self.name);
             let refuse = |why| Err(Error::new("write to", self.given, Reason::Refused(why)));
-            if backup::would_overwrite(directory, name, backup, &source.stat_here()) {
+            let (found, source_name) = (source.stat_here(), source.path.as_ref().file_name());
+            if backup::would_overwrite(directory, name, backup, &found, source_name) {
                 return refuse(Objection::BackupIsSource);
             }
-            if backup::is_directory(directory, name, backup) {
-                return refuse(Objection::BackupIsDirectory);
+            if let Some(why) = backup::obstacle(directory, name, backup) {
+                return refuse(why);
             }
         }
         Ok(())
@@ -268,10 +269,10 @@ fn split(path: &Path) -> Result<(&Path, &OsStr)> {
             Ok((parent.unwrap_or(Path::new(".")), name))
         }
         _ if path.as_os_str().is_empty() => Err(Error::system("open", path, Errno::ENOENT)),
-        _ if follow::stat(path).is_err_and(|stopped| stopped.errno() == Errno::ENOENT) => {
-            Err(Error::system("open", path, Errno::ENOENT))
-        }
-        _ => Err(Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory })),
+        _ => Err(match follow::stat(path) {
+            Ok(_) => Error::new("write to", path, Reason::NotRegular { kind: FileKind::Directory }),
+            Err(stopped) => stopped.error("open", path),
+        }),
     }
 }
 

@@ -17,7 +17,7 @@ use super::trial::Trial;
 use uncopy_core::{Cost, Errno, Mechanism, RefusalReason, Result};
 use uncopy_os::capabilities::{Answer, AnswerReason, Device, Sharing, TrialFiles, sharing};
 use uncopy_os::file::{self, DirectAlign};
-use uncopy_os::{mapping, transfer};
+use uncopy_os::{Sys, transfer};
 
 /// Bytes moved to try a mechanism: a multiple of every block size.
 const TRIAL_BYTES: u64 = 64 << 10;
@@ -82,15 +82,14 @@ pub fn forecast(
     destination_path: &Path,
     options: &CopyOptions,
 ) -> Result<Forecast> {
-    let source = Source::open(source_path, options)?;
+    let mut source = Source::open(source_path, options)?;
+    source.is_foreseen = true;
     let destination = Destination::resolve(destination_path, &source, options)?;
     let directory = destination.directory();
     let mut facts = facts::gather(&source, &destination, directory, options);
     // Kernels without cachestat(2) have mincore(2).
-    let by_mapping = || mapping::resident_bytes(source.here()?, 0..source.stat.size).ok();
+    let by_mapping = || source.resident_bytes(0..source.stat.size);
     let cached_bytes = source.cached_bytes(0, source.stat.size).or_else(by_mapping);
-    // A trial may read its first bytes.
-    let _ = file::keep_access_time(source.fd()?);
     let files = trial_files(&destination, facts.in_place);
     let written = files
         .as_ref()
@@ -272,15 +271,25 @@ struct Bench<'a> {
     files: &'a TrialFiles,
     /// Facts of the trial: nothing is forbidden, and only the filesystems count.
     facts: CopyFacts,
-    /// File with data beside the source. `None`: none can be created.
-    beside: Option<OwnedFd>,
+    /// Whether the source may be read: the time of its last access stays as it is.
+    may_read: bool,
+    /// File with data beside the source; in the directory of the destination if none can be created there and the source
+    /// may not be read.
+    stand_in: Sys<OwnedFd>,
+    /// Its place, in words.
+    stand_in_place: &'static str,
 }
 
 impl<'a> Bench<'a> {
     fn new(source: &'a Source<'a>, files: &'a TrialFiles, facts: &CopyFacts) -> Bench<'a> {
+        let may_read = source.keeps_access_time();
         let beside = TrialFiles::open(&directory_of(source.path.as_ref()))
             .ok()
             .and_then(|files| files.create_with_data().ok());
+        let (stand_in, stand_in_place) = match beside {
+            None if !may_read => (files.create_with_data(), "beside the destination"),
+            beside => (beside.ok_or(Errno::EACCES), "beside the source"),
+        };
         let written = files.create().ok().and_then(|fd| file::stat(fd).ok());
         let direct = written
             .map_or(plan::DirectPath::None, |stat| facts::direct_path(&stat, facts.destination));
@@ -293,7 +302,7 @@ impl<'a> Bench<'a> {
             sparse: Sparse::Auto,
             ..facts.clone()
         };
-        Bench { source, files, facts, beside }
+        Bench { source, files, facts, may_read, stand_in, stand_in_place }
     }
 
     fn try_all(&self) -> Vec<MechanismForecast> {
@@ -331,24 +340,24 @@ impl<'a> Bench<'a> {
             return ("FICLONERANGE of the first bytes of the source".into(), format!("to {to}"));
         }
         let length = self.length(mechanism);
-        let from = match self.stand_in(mechanism) {
-            Some(_) => "a temporary file beside the source",
-            None => "the source",
+        let from = match self.reads_source(mechanism) {
+            true => "the source".to_owned(),
+            false => format!("a temporary file {}", self.stand_in_place),
         };
         (format!("{mechanism} of {length} bytes of {from}"), format!("to {to}"))
     }
 
-    /// Returns the file that is used in place of the source. None is for `copy_file_range`, which shares blocks where a reflink
-    /// of the very source does, and copies nothing from another filesystem: a source need not be like the files
-    /// beside it (a lower layer of an overlay, a file that is mounted, nodatacow, an active swap file).
-    fn stand_in(&self, mechanism: Mechanism) -> Option<&OwnedFd> {
-        self.beside.as_ref().filter(|_| mechanism != Mechanism::CopyFileRange)
+    /// Whether the source itself is read, and not the file that stands for it. `copy_file_range` reads it where it may: it
+    /// shares blocks where a reflink of the very source does, and copies nothing from another filesystem. A source need not
+    /// be like the files beside it (a lower layer of an overlay, a file that is mounted, nodatacow, an active swap file).
+    fn reads_source(&self, mechanism: Mechanism) -> bool {
+        self.may_read && (mechanism == Mechanism::CopyFileRange || self.stand_in.is_err())
     }
 
     fn length(&self, mechanism: Mechanism) -> u64 {
-        match self.stand_in(mechanism) {
-            Some(_) => TRIAL_BYTES,
-            None => TRIAL_BYTES.min(self.source.stat.size),
+        match self.reads_source(mechanism) {
+            true => TRIAL_BYTES.min(self.source.stat.size),
+            false => TRIAL_BYTES,
         }
     }
 
@@ -362,7 +371,16 @@ impl<'a> Bench<'a> {
 
     fn try_moving(&self, mechanism: Mechanism) -> Result<(Cost, String), Errno> {
         let copy = self.files.create()?;
-        let from = self.stand_in(mechanism).map_or(self.source.file.fd()?, AsFd::as_fd);
+        let source = self.source.file.fd()?;
+        let from = match &self.stand_in {
+            _ if self.reads_source(mechanism) => source,
+            Ok(stand_in) => stand_in.as_fd(),
+            Err(errno) => return Err(*errno),
+        };
+        if mechanism == Mechanism::CopyFileRange && !self.may_read {
+            // The kernel refuses the two filesystems or the file also where there is nothing to read.
+            transfer::copy_file_range(source, &copy, 0, 0)?;
+        }
         let ends = Ends { source: from, destination: copy.as_fd() };
         let setting = facts::setting(&self.facts, self.source, copy.as_fd(), mechanism);
         let mut mover = mechanism::mover(mechanism, ends, &self.facts, setting)?;

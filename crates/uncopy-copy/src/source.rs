@@ -1,6 +1,7 @@
 //! The source of a copy: opens it, looks up its status, and detects changes while it is copied.
 
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ pub(crate) struct Source<'a> {
     pub(crate) filesystem: Filesystem,
     /// Whether its bytes can be read only once: it has no position to read again from.
     pub(crate) is_stream: bool,
+    /// Whether it is opened for a forecast, which leaves the time of its last access as it is.
+    pub(crate) is_foreseen: bool,
     watched: Watched<'a>,
 }
 
@@ -104,7 +107,7 @@ impl<'a> Source<'a> {
         let magic = file::filesystem_magic(&fd).unwrap_or(0);
         let (path, filesystem) = (DisplayPath::Path(path), Filesystem::from_magic(magic));
         let (file, watched) = (SourceFile::Here(fd), Watched::default());
-        Ok(Source { path, file, stat, filesystem, is_stream, watched })
+        Ok(Source { path, file, stat, filesystem, is_stream, is_foreseen: false, watched })
     }
 
     /// Opens the target of a descriptor of this process at its current position. Returns `None` if
@@ -136,6 +139,7 @@ impl<'a> Source<'a> {
             stat,
             filesystem,
             is_stream: true,
+            is_foreseen: false,
             watched: Watched::default(),
         }))
     }
@@ -147,7 +151,8 @@ impl<'a> Source<'a> {
         stat: Stat,
         filesystem: Filesystem,
     ) -> Source<'a> {
-        Source { path, file, stat, filesystem, is_stream: false, watched: Watched::default() }
+        let (is_stream, is_foreseen, watched) = (false, false, Watched::default());
+        Source { path, file, stat, filesystem, is_stream, is_foreseen, watched }
     }
 
     /// The same with these options for what happens if it changes. Flushes are added to `flushes`.
@@ -200,7 +205,22 @@ impl<'a> Source<'a> {
         }
         let begin = offset - offset % rustix::param::page_size() as u64;
         let end = offset.saturating_add(length).min(self.stat.size);
-        mapping::resident_bytes(fd, begin..end).ok()
+        self.resident_bytes(begin..end)
+    }
+
+    /// Returns how many bytes of a range, which begins with a page, are in the page cache, through a mapping. `None`: the
+    /// kernel does not say, or to map the file would change the access time in a forecast.
+    pub(crate) fn resident_bytes(&self, range: Range<u64>) -> Option<u64> {
+        let fd = self.here()?;
+        let may_map = range.is_empty() || !self.is_foreseen || self.keeps_access_time();
+        may_map.then(|| mapping::resident_bytes(fd, range).ok()).flatten()
+    }
+
+    /// Whether from now on reads and mappings of this regular file leave the time of its last access as it is. Streams are
+    /// not asked: their flags may be shared with other processes.
+    pub(crate) fn keeps_access_time(&self) -> bool {
+        let file = self.here().filter(|_| self.stat.file_type() == FileType::RegularFile);
+        file.is_some_and(|fd| file::keep_access_time(fd).is_ok())
     }
 
     /// Bytes to copy; `None` if only reading to the end shows it.

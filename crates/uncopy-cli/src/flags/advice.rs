@@ -114,6 +114,7 @@ mod tests {
             Objection::SpecialEntry { kind },
             Objection::BackupIsSource,
             Objection::BackupIsDirectory,
+            Objection::BackupNameTooLong,
             Objection::BackupIsCopy,
             Objection::NameOfBackup,
             Objection::BackupOfKilledRun,

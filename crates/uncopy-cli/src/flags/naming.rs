@@ -119,6 +119,10 @@ fn objection(found: &Objection) -> Words {
             "its backup would have the name of a directory",
             "choose another --suffix, or --backup=numbered",
         ),
+        Objection::BackupNameTooLong => Words::new(
+            "its backup would have too long a name (ENAMETOOLONG)",
+            "choose a shorter --suffix, or leave out --backup",
+        ),
         Objection::BackupIsCopy => Words::new(
             "its backup would replace what another source of this command has become",
             "choose another --suffix, or --backup=numbered",
@@ -430,9 +434,10 @@ mod tests {
     #[test]
     fn reasons_name_flags_that_there_are() {
         use Objection::{
-            BackupIsCopy, BackupIsDirectory, BackupIsSource, BackupOfKilledRun, EmptySource,
-            EndlessLink, LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile, NameOfBackup,
-            OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry, TooManyDeleted,
+            BackupIsCopy, BackupIsDirectory, BackupIsSource, BackupNameTooLong, BackupOfKilledRun,
+            EmptySource, EndlessLink, LeadsOutside, MakingForbidden, MountPoint, MountedMeanwhile,
+            NameOfBackup, OwnerForbidden, ReplacingForbidden, RivalName, SpecialEntry,
+            TooManyDeleted,
         };
         let errno = uncopy::Errno::EACCES;
         for found in [
@@ -443,6 +448,7 @@ mod tests {
             OwnerForbidden { errno },
             BackupIsSource,
             BackupIsDirectory,
+            BackupNameTooLong,
             SpecialEntry { kind: FileKind::Fifo },
             SpecialEntry { kind: FileKind::Socket },
             BackupIsCopy,

@@ -22,7 +22,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_tree_keeps_all_that_it_replaces,
         [] a_backup_takes_the_place_of_no_other_copy,
         [] a_backup_does_not_take_the_name_of_its_source,
+        [] a_backup_does_not_take_the_name_of_a_link_to_its_source,
         [] a_backup_with_the_name_of_a_directory,
+        [] a_backup_with_too_long_a_name,
         [] old_contents_survive_kills_and_resuming,
     ]
 }
@@ -305,6 +307,96 @@ fn a_backup_does_not_take_the_name_of_its_source() {
             }
         }
     }
+}
+
+/// The link by which the source is named became the old file.
+fn a_backup_does_not_take_the_name_of_a_link_to_its_source() {
+    for (source, link, works) in [
+        ("f~", "t", false),
+        ("here/f~", "t", false),
+        ("f~", "by", false),
+        // The link is not how the source is named.
+        ("t", "t", true),
+        ("by", "t", true),
+        ("f.copy", "other", true),
+        ("e/f~", "other", true),
+        ("f.copy", "missing", true),
+    ] {
+        for flags in ["-b", "--backup=simple -T", "--backup=simple -rH", "-b -rH --dry-run"] {
+            let scratch = Place::Disk.scratch();
+            let path = |name: &str| scratch.join(name);
+            fs::create_dir(path("e")).unwrap();
+            for (name, text) in [("f", "old"), ("f.copy", "F"), ("other", "O"), ("e/f~", "E")] {
+                fs::write(path(name), text).unwrap();
+            }
+            fs::write(path("t"), "T").unwrap();
+            for (target, name) in [("t", "by"), (".", "here"), (link, "f~")] {
+                symlink(target, path(name)).unwrap();
+            }
+            let before = all_contents(&path("e"));
+            let run = cp().args(flags.split(' ')).args([source, "f"]).current_dir(scratch.path());
+            let run = run.run();
+            let context = format!("{source} {link} {flags}: {}{}", run.stdout, run.stderr);
+            assert_eq!(run.status.code(), Some(i32::from(!works)), "{context}");
+            assert!(works || run.stderr.contains("would replace the source"), "{context}");
+            let is_made = works && !flags.contains("dry-run");
+            let kept = fs::read_link(path("f~"));
+            assert_eq!(kept.ok().as_deref(), (!is_made).then_some(Path::new(link)), "{context}");
+            let old = if is_made { "f~" } else { "f" };
+            assert_eq!(fs::read_to_string(path(old)).unwrap(), "old", "{context}");
+            assert_eq!(fs::read_to_string(path("t")).unwrap(), "T", "{context}");
+            assert_eq!(all_contents(&path("e")), before, "{context}");
+        }
+    }
+}
+
+/// The error was about the name of the file, which is not too long.
+fn a_backup_with_too_long_a_name() {
+    for (control, length, there, works) in [
+        ("--backup=simple --suffix=.0123456789", 244, "", true),
+        ("--backup=simple --suffix=.0123456789", 245, "", false),
+        ("-b", 254, "", true),
+        ("-b", 255, "", false),
+        ("-b", 251, ".~1~", true),
+        ("-b --suffix=.0123456789", 250, ".~1~", true),
+        ("--backup=numbered", 251, "", true),
+        ("--backup=numbered", 254, "", false),
+        ("--backup=numbered", 251, ".~8~", true),
+        ("--backup=numbered", 251, ".~9~", false),
+    ] {
+        let name = "n".repeat(length);
+        for job in ["s/N d/N", "-rT s d", "-rT --dry-run s d", "-rT --jobs=2 s d", "-P l/N d/N"] {
+            let scratch = Place::Disk.scratch();
+            for (directory, text) in [("s", "new"), ("d", "old")] {
+                fs::create_dir(scratch.join(directory)).unwrap();
+                fs::write(scratch.join(directory).join(&name), text).unwrap();
+            }
+            fs::create_dir(scratch.join("l")).unwrap();
+            symlink("target", scratch.join("l").join(&name)).unwrap();
+            if !there.is_empty() {
+                fs::write(scratch.join(format!("d/{name}{there}")), "older").unwrap();
+            }
+            let before = names(&scratch.join("d"));
+            let words = job.replace('N', &name);
+            let program = cp().args(control.split(' ')).args(words.split(' '));
+            let run = program.current_dir(scratch.path()).run();
+            let context = format!("{control} {length} {job}: {}{}", run.stdout, run.stderr);
+            assert_eq!(run.status.code(), Some(i32::from(!works)), "{context}");
+            if !works {
+                assert!(run.stderr.contains("its backup would have too long a name"), "{context}");
+                assert!(run.stderr.contains("leave out --backup"), "{context}");
+                assert!(!run.stderr.contains("shorten the name"), "{context}");
+                assert_eq!(names(&scratch.join("d")), before, "{context}");
+                let old = fs::read_to_string(scratch.join("d").join(&name)).unwrap();
+                assert_eq!(old, "old", "{context}");
+            }
+        }
+    }
+}
+
+/// Names in a directory.
+fn names(directory: &Path) -> BTreeSet<std::ffi::OsString> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
 }
 
 /// A killed run has made backups that its journal does not know: the next one must not make them again, from

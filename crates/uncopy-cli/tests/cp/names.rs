@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
-use testbed::{Case, Content, Place, assert_same, patterned};
+use testbed::{Case, Content, Need, Place, assert_same, patterned};
 
-use crate::cp::cp;
 use crate::cp::witnessed::Pair;
+use crate::cp::{cp, cp_as_nobody};
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -16,6 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] two_sources_of_one_name,
         [] one_of_several_is_missing,
         [] a_trailing_slash_is_a_directory,
+        [Need::Root, Need::Tool("setpriv")] a_dot_behind_what_is_no_directory,
         [] no_such_directory,
         [] a_symbolic_link_as_the_source,
     ]
@@ -96,6 +97,36 @@ fn a_trailing_slash_is_a_directory() {
     let run = cp().arg(&pair.source).arg(pair.to.join("none/")).run();
     assert!(!run.status.success());
     assert!(!pair.to.join("none").exists(), "a file where a directory was named");
+}
+
+/// It was called a directory.
+fn a_dot_behind_what_is_no_directory() {
+    let scratch = Place::Tmpfs.scratch();
+    let directory = scratch.path();
+    for name in ["source", "file"] {
+        std::fs::write(directory.join(name), name).unwrap();
+    }
+    symlink("loop", directory.join("loop")).unwrap();
+    symlink("file", directory.join("link")).unwrap();
+    scratch.subdirectory("closed", 0o700);
+    scratch.subdirectory("open", 0o777);
+    for (program, to, expected) in [
+        (cp(), "file/.", "ENOTDIR"),
+        (cp(), "link/.", "ENOTDIR"),
+        (cp(), "loop/.", "ELOOP"),
+        (cp(), "none/.", "ENOENT"),
+        (cp(), "none/..", "ENOENT"),
+        (cp_as_nobody(), "closed/./.", "EACCES"),
+        (cp_as_nobody(), "closed/deep/.", "EACCES"),
+        (cp().arg("-T"), "open/.", "it is a directory"),
+    ] {
+        let run = program.args(["source", to]).current_dir(directory).run();
+        let message = run.failed(1);
+        assert!(message.contains(expected), "{to}: {message}");
+        let is_called_so = message.contains("it is a directory");
+        assert_eq!(is_called_so, expected == "it is a directory", "{to}: {message}");
+        assert_eq!(std::fs::read_to_string(directory.join("file")).unwrap(), "file", "{to}");
+    }
 }
 
 fn no_such_directory() {

@@ -1,5 +1,10 @@
 //! Tests of the command line: targets, explanations, errors.
 
+use std::fs::FileTimes;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
+
 use testbed::{Case, Need, Place, cases};
 
 use crate::doctor::{finding, report, uncopy};
@@ -19,6 +24,9 @@ pub(crate) fn cases() -> Vec<Case> {
         [] a_destination_that_is_not_there_is_named_so,
         [Need::Tool("prlimit")] a_limit_on_the_size_of_files_is_an_answer,
         [Need::Root, Need::Tool("setpriv")] a_directory_without_write_permission_is_not_judged,
+        [Need::Tool("setpriv"), Need::At(Place::Ext4), Need::At(Place::Overlay)]
+            a_forecast_leaves_the_time_of_the_last_access,
+        [Need::Tool("sh"), Need::Tool("grep")] the_flags_of_an_inherited_source_stay,
     ]
 }
 
@@ -211,6 +219,81 @@ fn a_directory_without_write_permission_is_not_judged() {
     let finding = finding(&report, "not-tried").unwrap();
     assert!(finding["evidence"][0]["found"].as_str().unwrap().contains("EACCES"), "{finding}");
     report_of(&uncopy(&words));
+}
+
+/// To map a file is to access it, and so is to copy its first bytes.
+fn a_forecast_leaves_the_time_of_the_last_access() {
+    const LENGTH: u64 = 1 << 20;
+    let long_ago = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let places = [
+        (Place::Ext4, Place::Ext4),
+        (Place::Ext4, Place::Tmpfs),
+        (Place::Tmpfs, Place::Ext4),
+        (Place::Overlay, Place::Overlay),
+        (Place::Overlay, Place::Ext4),
+    ];
+    for (from, to) in places {
+        for (user, mode) in [(0, 0o755), (65534, 0o755), (65534, 0o777)] {
+            let (scratch, other) = (from.scratch(), to.scratch());
+            let (from_path, to_path) =
+                (scratch.subdirectory("from", mode), other.subdirectory("to", 0o777));
+            let source = from_path.join("f");
+            std::fs::write(&source, "beginning").unwrap();
+            let file = std::fs::File::options().write(true).open(&source).unwrap();
+            file.write_all_at(b"end", LENGTH - 3).unwrap();
+            file.set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
+            drop(file);
+            let [from_text, to_text] = [&from_path, &to_path].map(|path| path.display());
+            for words in [
+                format!("doctor --json {from_text}/f {to_text}/new"),
+                format!("doctor --json {from_text} {to_text}"),
+                format!("cp --json -r --dry-run --cache=skip {from_text}/f {to_text}/new"),
+                format!("cp --json --dry-run --cache=skip -rT {from_text} {to_text}/tree"),
+            ] {
+                let program = uncopy(&words);
+                let run = if user == 0 { program.run() } else { program.as_user(user).run() };
+                let context = format!("{from:?} {to:?} {user} {mode:o} {words}");
+                let code = run.status.code();
+                assert!(![None, Some(1), Some(2)].contains(&code), "{context}: {}", run.stderr);
+                let found = std::fs::metadata(&source).unwrap().accessed().unwrap();
+                assert_eq!(found, long_ago, "{context}: {}", run.stdout);
+                if words.starts_with("doctor") {
+                    let report = report(&run, code.unwrap());
+                    for way in report["ways"].as_array().unwrap() {
+                        let expected = match way["mechanism"].as_str().unwrap() {
+                            "copy_file_range" if from != to => "no",
+                            "copy_file_range" | "sendfile" | "splice" | "read_write" => "yes",
+                            _ => continue,
+                        };
+                        assert_eq!(way["answer"], expected, "{context}: {report}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `O_NOATIME` was set on the open file that the caller goes on to use.
+fn the_flags_of_an_inherited_source_stay() {
+    let scratch = Place::Disk.scratch();
+    let script = "flags() { grep flags /proc/self/fdinfo/0; }; flags; \
+                  \"$0\" doctor /dev/stdin copy >said; flags";
+    let open = |path| std::fs::File::open(path).unwrap();
+    std::fs::write(scratch.join("file"), "contents").unwrap();
+    let pipe = std::io::pipe().unwrap().0;
+    for (name, stdin) in [
+        ("device", Stdio::from(open(std::path::Path::new("/dev/zero")))),
+        ("file", Stdio::from(open(&scratch.join("file")))),
+        ("pipe", Stdio::from(pipe)),
+    ] {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_uncopy")]).stdin(stdin);
+        let output = shell.current_dir(scratch.path()).output().unwrap();
+        let flags = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<_> = flags.lines().collect();
+        assert!(lines.len() == 2 && lines[0] == lines[1], "{name}: {lines:?}");
+        assert!(std::fs::metadata(scratch.join("said")).unwrap().len() > 0, "{name}");
+    }
 }
 
 fn without_a_target_the_machine_is_examined() {

@@ -9,7 +9,11 @@ use super::decide;
 use super::names::{directory_of, temporary_path};
 use crate::backup_name::{self, BackupName};
 use crate::options::Backup;
+use uncopy_core::Objection;
 use uncopy_os::native::CopyCalls;
+
+/// Length of names that every system takes, in its units, which are no more than bytes.
+const MAX_UNITS: usize = 255;
 
 /// Gives the entry `target`, if there is one, the name of a backup too. A hard link first, so that neither the old file nor
 /// its name is ever missing; where there are no hard links, the entry is renamed.
@@ -24,6 +28,36 @@ pub(super) fn keep(calls: &dyn CopyCalls, target: &Path, backup: &Backup) -> io:
     match BackupName::choose(name, backup, || last_number(calls, target, name))? {
         BackupName::Numbered { last } => keep_numbered(calls, target, last),
         BackupName::Simple(kept) => keep_simple(calls, target, &target.with_file_name(kept)),
+    }
+}
+
+/// Returns why the backup cannot have its name: it is that of a directory, which no file replaces, or too long.
+pub(super) fn obstacle(calls: &dyn CopyCalls, target: &Path, backup: &Backup) -> Option<Objection> {
+    let name = target.file_name().unwrap_or_default();
+    let is_too_long = |kept: &OsStr| {
+        let looked = fs::symlink_metadata(target.with_file_name(kept));
+        // Windows refuses characters in the same way.
+        kept.len() > MAX_UNITS
+            && looked.is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename)
+    };
+    let is_directory = |kept: &OsStr| {
+        fs::symlink_metadata(target.with_file_name(kept)).is_ok_and(|found| found.is_dir())
+    };
+    let found = match backup.overwritten(name) {
+        Some(kept) if is_directory(&kept) => Objection::BackupIsDirectory,
+        Some(kept) if is_too_long(&kept) => Objection::BackupNameTooLong,
+        Some(_) => return None,
+        None if is_too_long(&backup_name::with_number(name, u64::MAX)) => {
+            Objection::BackupNameTooLong
+        }
+        None => return None,
+    };
+    match BackupName::choose(name, backup, || last_number(calls, target, name)).ok()? {
+        BackupName::Simple(_) => Some(found),
+        BackupName::Numbered { last } => {
+            let next = backup_name::with_number(name, last.saturating_add(1));
+            is_too_long(&next).then_some(Objection::BackupNameTooLong)
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The destination of a copy: looks up what is there, and whether it may be replaced.
 
+use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,17 +87,19 @@ impl<'a> Destination<'a> {
             return Ok(Destination { given, path, found: Some(found), is_taken: true });
         }
         let name = path.file_name().unwrap_or_default();
-        let kept = options.backup.as_ref().and_then(|backup| backup.overwritten(name));
-        if let Some(kept) = kept.map(|kept| path.with_file_name(kept))
-            && let Ok(found) = fs::symlink_metadata(&kept)
-        {
-            if source.is_file(calls, &kept, &found) {
-                return refuse(Reason::Refused(Objection::BackupIsSource));
-            }
-            let is_numbered = |backup| backup::is_numbered(calls, &path, backup).unwrap_or(true);
-            if found.is_dir() && !options.backup.as_ref().is_some_and(is_numbered) {
-                return refuse(Reason::Refused(Objection::BackupIsDirectory));
-            }
+        let Some(backup) = &options.backup else { return Ok(itself(true)) };
+        let is_source = |kept: OsString| {
+            let is_of_its_name = source.path.file_name() == Some(&kept);
+            let kept = path.with_file_name(kept);
+            let is_same = |found: Metadata| source.is_file(calls, &kept, &found);
+            fs::symlink_metadata(&kept).is_ok_and(is_same)
+                || is_of_its_name && fs::metadata(&kept).is_ok_and(is_same)
+        };
+        if backup.overwritten(name).is_some_and(is_source) {
+            return refuse(Reason::Refused(Objection::BackupIsSource));
+        }
+        if let Some(why) = backup::obstacle(calls, &path, backup) {
+            return refuse(Reason::Refused(why));
         }
         Ok(itself(true))
     }

@@ -26,7 +26,8 @@ pub(super) struct Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Refuses to replace an entry whose backup would have the name of a directory, or that of the source.
+    /// Refuses to replace an entry whose backup would have the name of a directory, or that of the source, or too long
+    /// a one.
     pub(super) fn check_name(self, place: &Place<'_>) -> Result<()> {
         let backup = self.context.options().copy.backup.as_ref();
         let Some(backup) = backup.filter(|_| !place.directory.entered.private) else {
@@ -34,14 +35,14 @@ impl Backups<'_> {
         };
         let directory = place.open.destination.as_fd();
         let refuse = |why| Err(Error::new("replace", place.destination(), Reason::Refused(why)));
-        if backup::is_directory(directory, place.target, backup) {
-            return refuse(Objection::BackupIsDirectory);
+        if let Some(why) = backup::obstacle(directory, place.target, backup) {
+            return refuse(why);
         }
         let source = place.open.source.here();
         let source = source.and_then(|source| directory::stat_name(source, place.name).ok());
         let is_named_so = backup.overwritten(place.target).as_deref() == Some(place.name);
         match source.is_some_and(|source| {
-            is_named_so && backup::would_overwrite(directory, place.target, backup, &source)
+            is_named_so && backup::would_overwrite(directory, place.target, backup, &source, None)
         }) {
             true => refuse(Objection::BackupIsSource),
             false => Ok(()),

@@ -128,6 +128,7 @@ pub(super) fn copy_regular(
                     let (given, found) = (DisplayPath::Lazy(&to), admission::find(place)?);
                     find_destination(place, given, found, &source, options)?;
                 }
+                source.is_foreseen = true;
                 done = Some(with_mechanism(outcome, place, &source, chosen, options)?);
                 return Ok(Outcome::Copied(Receipt::default()));
             }

@@ -58,6 +58,10 @@ coded! {
         BackupIsDirectory = "backup_is_directory",
             "its backup would have the name of a directory",
             "choose another suffix, or numbered backups";
+        /// The backup of the destination would have a name that is too long for its filesystem.
+        BackupNameTooLong = "backup_name_too_long",
+            "its backup would have too long a name (ENAMETOOLONG)",
+            "choose a shorter suffix, or keep no backup";
         /// The source is a FIFO, socket or device, and is to be copied as an entry of a tree is, without its contents.
         SpecialEntry {
             /// Kind of the file.

@@ -375,6 +375,64 @@ fn the_old_file_is_kept_as_a_backup() {
     }
 }
 
+/// The link by which the source is named became the old file.
+#[test]
+fn a_backup_does_not_take_the_name_of_a_link_to_its_source() {
+    for system in ALL {
+        for (named, target, works) in
+            [("copy~", "source", false), ("source", "source", true), ("copy~", "copy", false)]
+        {
+            let scene = Scene::new(true);
+            symlink(target, scene.path_of("copy~")).unwrap();
+            let options = CopyOptions::new().backup(Backup::new());
+            let (fake, context) = (Fake::new(system), CopyContext::new());
+            let (from, to) = (scene.path_of(named), &scene.destination);
+            let copied = copy_by(&fake, &from, to, &options, &context, &mut ());
+            let what = format!("{system} {named} {target}: {copied:?}");
+            assert_eq!(copied.is_ok(), works, "{what}");
+            let link = fs::read_link(scene.path_of("copy~"));
+            assert_eq!(link.ok().as_deref(), (!works).then_some(Path::new(target)), "{what}");
+            assert!(works || scene.old() == OLD, "{what}");
+        }
+    }
+}
+
+#[test]
+fn too_long_a_name_of_a_backup_is_refused_as_that() {
+    for system in ALL {
+        for (numbering, length, there, works) in [
+            (Numbering::Never, 251, None, true),
+            (Numbering::Never, 252, None, false),
+            (Numbering::Always, 251, None, true),
+            (Numbering::Always, 252, None, false),
+            (Numbering::Always, 251, Some(".~9~"), false),
+            (Numbering::IfThereAreSome, 251, None, true),
+            (Numbering::IfThereAreSome, 252, None, false),
+        ] {
+            let scene = Scene::new(false);
+            let name = "c".repeat(length);
+            let to = scene.path_of(&name);
+            fs::write(&to, OLD).unwrap();
+            if let Some(there) = there {
+                fs::write(scene.path_of(&format!("{name}{there}")), "older").unwrap();
+            }
+            let names = scene.names();
+            let backup = Backup::new().numbering(numbering).suffix(".old");
+            let options = CopyOptions::new().backup(backup);
+            let (fake, context) = (Fake::new(system), CopyContext::new());
+            let copied = copy_by(&fake, &scene.source, &to, &options, &context, &mut ());
+            let what = format!("{system} {numbering:?} {length} {there:?}: {copied:?}");
+            let Err(error) = copied else {
+                assert!(works, "{what}");
+                continue;
+            };
+            assert!(!works, "{what}");
+            assert_eq!(*error.reason(), Reason::Refused(Objection::BackupNameTooLong), "{what}");
+            assert_eq!((scene.names(), fs::read(&to).unwrap()), (names, OLD.into()), "{what}");
+        }
+    }
+}
+
 #[cfg(feature = "trees")]
 #[test]
 fn in_a_job_of_files_neither_a_backup_nor_a_copy_takes_the_place_of_the_other() {
