@@ -311,11 +311,7 @@ fn strangers(
     directory::rewind_to(&*open.destination, from)?;
     directory::list(&*open.destination, buffer, |entry| {
         let name = OsStr::from_bytes(entry.name.to_bytes());
-        let kind = match entry.kind {
-            FileType::Unknown => directory::stat_name(&*open.destination, name)
-                .map_or(FileType::Unknown, |stat| stat.file_type()),
-            known => known,
-        };
+        let kind = entry.kind;
         let is_directory = kind == FileType::Directory;
         if is_ledger(name, is_directory) {
             return !control.is_over();
