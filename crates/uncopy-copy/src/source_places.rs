@@ -129,6 +129,18 @@ pub(crate) fn path_in_filesystem(directory: BorrowedFd<'_>) -> Option<PathBuf> {
     MountTable::read().place_of(directory).map(|place| place.path)
 }
 
+/// Whether anything may be mounted below an open directory: the table says so, or does not say.
+pub(crate) fn may_hold_mounts(directory: BorrowedFd<'_>) -> bool {
+    let table = MountTable::read();
+    let path = fs::read_link(file::path_of(directory));
+    match (table.mount_of(directory), path) {
+        (Some(mount), Ok(path)) if path.starts_with(&mount.point) => {
+            table.below(&path).next().is_some()
+        }
+        _ => true,
+    }
+}
+
 /// Part of a filesystem that is seen in a source.
 #[derive(Debug)]
 struct Part {

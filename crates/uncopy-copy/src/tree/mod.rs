@@ -52,6 +52,7 @@ mod target;
 mod transform;
 mod unchanged;
 mod unlinked;
+mod visit;
 mod worker;
 mod worker_loop;
 mod workshop;
