@@ -45,6 +45,7 @@ mod root;
 mod run;
 mod scan;
 mod scheduler;
+mod shown;
 mod small_files;
 mod source_files;
 mod tally;
