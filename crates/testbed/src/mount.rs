@@ -79,6 +79,12 @@ impl Mount {
         Mount::formatted(Filesystem::Ext4, mebibytes, &["-O", "^has_journal"])
     }
 
+    /// Makes an ext4 of `mebibytes` whose directories do not say of what types their entries are.
+    #[must_use]
+    pub fn without_types(mebibytes: u64) -> Mount {
+        Mount::formatted(Filesystem::Ext4, mebibytes, &["-O", "^filetype"])
+    }
+
     fn formatted(filesystem: Filesystem, mebibytes: u64, features: &[&str]) -> Mount {
         let image = new_image(filesystem.name());
         image.as_file().set_len(mebibytes << 20).expect("a sparse file takes no space");

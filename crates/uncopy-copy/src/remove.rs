@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
@@ -55,36 +54,8 @@ pub(crate) fn opened(parent: impl AsFd, top: &OsStr, root: &OwnedFd) -> Sys<()> 
     directory::remove(parent, top)
 }
 
-/// Calls `visitor` for every entry below the directory `top` of a directory, with its path from there, its inode number
-/// and whether it is a directory. Returns the path of the first mount point, where that ends; empty: `top` itself.
-pub(crate) fn visit(
-    parent: impl AsFd,
-    top: &OsStr,
-    mut visitor: impl FnMut(&Path, u64, bool),
-) -> Sys<Option<PathBuf>> {
-    let root = directory::open_child(parent, top)?;
-    let mut waiting: Vec<Vec<OsString>> = vec![Vec::new()];
-    let mut buffer = Vec::with_capacity(32 << 10);
-    while let Some(names) = waiting.pop() {
-        let at = reopen(&root, &names)?;
-        let path: PathBuf = names.iter().collect();
-        if file::stat(&at)?.mount_root {
-            return Ok(Some(path));
-        }
-        directory::list(&at, buffer.spare_capacity_mut(), |entry| {
-            let name = OsStr::from_bytes(entry.name.to_bytes());
-            let is_directory = entry.kind == FileType::Directory;
-            visitor(&path.join(name), entry.inode, is_directory);
-            if is_directory {
-                waiting.push(names.iter().cloned().chain([name.to_owned()]).collect());
-            }
-            true
-        })?;
-    }
-    Ok(None)
-}
-
-fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {
+/// Opens the directory at the path `names` below another one.
+pub(crate) fn reopen(root: &OwnedFd, names: &[OsString]) -> Sys<OwnedFd> {
     let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
     directory::open_beneath(root, &names, false)
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use crate::jobs::Selection;
 use crate::mounts::unescaped;
-use uncopy_core::Objection;
-use uncopy_os::file;
+use uncopy_core::{Errno, Objection};
+use uncopy_os::{file, follow};
 
 /// Place of a file in its filesystem, wherever that is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +129,34 @@ impl MountTable {
 /// Returns the path of an open directory in its filesystem. `None`: it is not known.
 pub(crate) fn path_in_filesystem(directory: BorrowedFd<'_>) -> Option<PathBuf> {
     MountTable::read().place_of(directory).map(|place| place.path)
+}
+
+/// Whether anything may be mounted below an open directory: the table says so, or does not say.
+pub(crate) fn may_hold_mounts(directory: BorrowedFd<'_>) -> bool {
+    let table = MountTable::read();
+    let path = fs::read_link(file::path_of(directory));
+    match (table.mount_of(directory), path) {
+        (Some(mount), Ok(path)) if path.starts_with(&mount.point) => {
+            table.below(&path).next().is_some()
+        }
+        _ => true,
+    }
+}
+
+/// Whether an open directory is, holds or lies in another one of its device, whatever mounts show them. Where the table does
+/// not say, it may.
+pub(crate) fn may_overlap(directory: BorrowedFd<'_>, other: &Path) -> bool {
+    let other = match follow::open(other, OFlags::PATH) {
+        Ok(other) => other,
+        Err(stopped) => return stopped.errno() != Errno::ENOENT,
+    };
+    let table = MountTable::read();
+    match (table.place_of(directory), table.place_of(other.as_fd())) {
+        (Some(one), Some(other)) => {
+            one.path.starts_with(&other.path) || other.path.starts_with(&one.path)
+        }
+        _ => true,
+    }
 }
 
 /// Part of a filesystem that is seen in a source.

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -125,6 +125,7 @@ pub fn stat_path(path: &Path) -> Sys<Stat> {
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     pub name: &'a CStr,
+    /// Unknown only if the listing lacks it (readdir(3)) and the name cannot be looked up either.
     pub kind: FileType,
     pub inode: u64,
     /// Position behind it, for [`rewind_to`].
@@ -135,6 +136,27 @@ pub struct Entry<'a> {
 /// whether the end was reached.
 pub fn list(
     directory: impl AsFd,
+    buffer: &mut [MaybeUninit<u8>],
+    mut take: impl FnMut(Entry<'_>) -> bool,
+) -> Sys<bool> {
+    let directory = directory.as_fd();
+    list_as_given(directory, buffer, |entry| {
+        let kind = match entry.kind {
+            FileType::Unknown => kind_of(directory, entry.name),
+            known => known,
+        };
+        take(Entry { kind, ..entry })
+    })
+}
+
+fn kind_of(directory: BorrowedFd<'_>, name: &CStr) -> FileType {
+    let found = stat_name(directory, OsStr::from_bytes(name.to_bytes()));
+    found.map_or(FileType::Unknown, |stat| stat.file_type())
+}
+
+/// Lists a directory with the kinds that its filesystem gives.
+fn list_as_given(
+    directory: BorrowedFd<'_>,
     buffer: &mut [MaybeUninit<u8>],
     mut take: impl FnMut(Entry<'_>) -> bool,
 ) -> Sys<bool> {
@@ -160,7 +182,7 @@ pub fn list(
 
 /// Whether a newly opened directory has no entries.
 pub fn is_empty(directory: impl AsFd) -> Sys<bool> {
-    list(directory, &mut [MaybeUninit::uninit(); 1024], |_| false)
+    list_as_given(directory.as_fd(), &mut [MaybeUninit::uninit(); 1024], |_| false)
 }
 
 /// Sets the position of a listing to a value of [`Entry::next`], or to 0 for its beginning (`seekdir(3)`).

@@ -6,6 +6,7 @@ use std::path::Path;
 use testbed::{Case, Mount, Need, Place, Program, by_extent};
 
 use crate::cp::cp;
+use crate::tree::roots::run_with_own_mounts;
 
 pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
@@ -24,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] special_files_that_links_lead_to,
         [Need::Root] a_directory_that_is_the_source_by_a_mount_is_left_alone,
         [Need::Root] a_source_in_the_destination_is_refused_behind_a_mount,
+        [Need::Root, Need::Tool("unshare")] destinations_that_a_mount_shows_twice,
     ]
 }
 
@@ -195,6 +197,94 @@ fn a_source_in_the_destination_is_refused_behind_a_mount() {
         assert!(run.stdout.contains("source_in_destination"), "{flags}: {}", run.stdout);
         drop(mount);
         assert_eq!(state(&place.join("d")), before, "{flags}");
+    }
+}
+
+/// Two files went to one name, one of them was removed with its only copy, and the exit code was 0.
+fn destinations_that_a_mount_shows_twice() {
+    const BELOW: &str = "mkdir -p b/sub d/a d/b/sub; mv y b/sub/x; mv x a/x";
+    // Files, mounts, the copy, and whether it is refused.
+    const ROWS: &[(&str, &str, &str, bool)] = &[
+        (BELOW, "mount --bind d/a d/b/sub", "-r a b d", true),
+        (BELOW, "mount --bind d/a d/b/sub", "-r b a d", true),
+        (BELOW, "mount --bind d/a d/b/sub", "-r a b d --dry-run", true),
+        (BELOW, "mount --bind d/a d/b/sub", "-r --parents a b/sub d", true),
+        (BELOW, "mount --bind d/a d/b/sub", "-r --parents a/x b/sub/x d", true),
+        // A directory that holds the other one, or lies in it.
+        (
+            BELOW,
+            "mkdir -p d/b/sub/a; mkdir b/sub/a; mv b/sub/x b/sub/a; mount --bind d d/b/sub",
+            "-r a b d",
+            true,
+        ),
+        (BELOW, "mkdir d/a/in a/in; mv a/x a/in; mount --bind d/a/in d/b/sub", "-r a b d", true),
+        // Two parts of one tree.
+        (BELOW, "mkdir s; mv a b s; mount --bind d/a d/b/sub", "-rT s d", true),
+        (BELOW, "mkdir s o; mv a b s; mount --bind o d/a; mount --bind o d/b/sub", "-rT s d", true),
+        (
+            BELOW,
+            "mkdir -p s o/in; mv a b s; mkdir s/a/in; mv s/a/x s/a/in; mount --bind o d/a; mount --bind o/in d/b/sub",
+            "-rT s d",
+            true,
+        ),
+        // One that the caller named.
+        (
+            "mkdir -p a/in d/a/in d/b; mv x a/in; mv y b",
+            "mount --bind d/a/in d/b",
+            "-r a b d",
+            true,
+        ),
+        (
+            "mkdir -p a/in d/a/in d/b; mv x a/in; mv y b",
+            "mount --bind d/a/in d/b",
+            "-r b a d",
+            true,
+        ),
+        (
+            "mkdir -p d/b/sub b/sub; mv y b/sub/x; rm -r a",
+            "mount --bind d d/b/sub",
+            "-r x b d",
+            true,
+        ),
+        (
+            "mkdir -p d/b/sub b/sub; mv y b/sub/x; rm -r a",
+            "mount --bind d d/b/sub",
+            "-r b x d",
+            true,
+        ),
+        // Without a table of mounts all of one filesystem may be one.
+        (
+            BELOW,
+            "mkdir o s; mount -t tmpfs t s; mv a b s; mount --bind o d/b/sub; mount -t tmpfs t /proc",
+            "-r s/a s/b d",
+            true,
+        ),
+        // Other parts of the filesystem, and other filesystems.
+        (BELOW, "mkdir o; mount --bind o d/b/sub", "-r a b d", false),
+        (BELOW, "mkdir o p; mount --bind o d/b/sub; mount --bind p d/a", "-r a b d", false),
+        (BELOW, "mkdir s o; mv a b s; mount --bind o d/a; mount --bind d d", "-rT s d", false),
+        (BELOW, "mount -t tmpfs t d/b/sub", "-r a b d", false),
+        (BELOW, "mount --bind d d", "-r --parents a/x b/sub/x d", false),
+    ];
+    for (files, mounts, copy, is_refused) in ROWS {
+        for workers in ["-j1", "-j4"] {
+            let place = Place::Disk.scratch();
+            let script = format!(
+                "mkdir a b; echo one >x; echo two >y; {files}; {mounts}\n\
+                 set +e; \"$0\" cp --json --remove-source-files {workers} {copy}; code=$?\n\
+                 find . -type f -exec cat {{}} + | sort -u >kept; exit $code"
+            );
+            let run = run_with_own_mounts(place.path(), &script);
+            let context = format!("{mounts} {copy} {workers}: {}{}", run.stdout, run.stderr);
+            assert_eq!(run.status.code(), Some(i32::from(*is_refused)), "{context}");
+            let is_said = run.stdout.contains("\"destinations_overlap\"");
+            assert_eq!(is_said, *is_refused, "{context}");
+            assert_eq!(
+                std::fs::read_to_string(place.join("kept")).unwrap(),
+                "one\ntwo\n",
+                "{context}"
+            );
+        }
     }
 }
 

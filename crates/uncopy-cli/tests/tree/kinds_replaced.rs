@@ -233,24 +233,44 @@ fn nothing_beside_a_named_entry_makes_room() {
 fn what_is_mounted_stays() {
     let elsewhere = Place::Tmpfs.scratch();
     file_in(&elsewhere, "a/b", "mine");
-    for name in ["x", "stranger", "x/below/it", "stranger/below/it"] {
+    for (name, is_file, many) in [
+        ("x", false, 0),
+        ("stranger", false, 0),
+        ("stranger", true, 0),
+        ("x/below/it", false, 0),
+        ("x/below/it", true, 0),
+        ("stranger/below/it", false, 40),
+        ("stranger/below/it", true, 0),
+        ("stranger/below/it", true, 40),
+    ] {
         let trees = Trees::new();
         trees.file("x", "new");
         let top = trees.destination().join(name.split('/').next().unwrap());
         let point = trees.destination().join(name);
-        fs::create_dir_all(&point).unwrap();
+        match is_file {
+            true => drop(file_in(&trees.destination(), name, "hidden")),
+            false => fs::create_dir_all(&point).unwrap(),
+        }
         if point != top {
             fs::write(top.join("beside"), "").unwrap();
+            for other in ["a/f", "b/f", "z/f"] {
+                file_in(&top, other, "deleted before it");
+            }
+            // A number at which the table of mounts is asked.
+            for number in 0..many {
+                fs::write(top.join(number.to_string()), "").unwrap();
+            }
         }
-        let mount = Mount::bind_file(elsewhere.path(), &point);
+        let mounted = if is_file { elsewhere.join("a/b") } else { elsewhere.path().to_owned() };
+        let mount = Mount::bind_file(&mounted, &point);
         let before = shape(&top);
         let forecast = mirror(&trees, &["--delete", "--dry-run"]);
         let run = mirror(&trees, &["--delete"]);
         let said = format!("cannot delete {}: a filesystem is mounted there", point.display());
         for run in [&forecast, &run] {
-            assert!(run.failed(1).contains(&said), "{name}: {}", run.stderr);
+            assert!(run.failed(1).contains(&said), "{name} {is_file}: {}", run.stderr);
         }
-        assert_eq!(shape(&top), before, "{name}: a part was deleted");
+        assert_eq!(shape(&top), before, "{name} {is_file}: a part was deleted");
         drop(mount);
         assert_eq!(fs::read(elsewhere.join("a/b")).unwrap(), b"mine", "{name}");
         let _ = mirror(&trees, &["--delete"]);

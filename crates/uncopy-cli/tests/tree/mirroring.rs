@@ -5,7 +5,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use std::time::Duration;
-use testbed::{CallPattern, Case, Intercept, Need, Place, Program, Run, SystemCall, run_tool};
+use testbed::{
+    CallPattern, Case, Intercept, Mount, Need, Place, Program, Run, Scratch, SystemCall, run_tool,
+};
 use uncopy::Errno;
 
 use crate::tree::errors::cp_as_nobody;
@@ -17,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [Need::Root] nothing_goes_where_the_source_may_not_be_read,
         [Need::Root] a_destination_that_may_not_be_read_is_no_bad_descriptor,
         [Need::Root, Need::Tool("rsync")] with_one_filesystem_nothing_goes_from_others,
+        [Need::Root] directories_are_known_where_no_listing_gives_types,
         [] names_that_differ_in_case_are_names_like_others,
         [] a_directory_is_finished_while_another_is_listed,
     ]
@@ -89,6 +92,45 @@ fn with_one_filesystem_nothing_goes_from_others() {
         run_tool("umount", [&mounted]);
         assert!(run.status.success(), "{flag}: {}", run.stderr);
         assert_eq!(found, [!goes, !goes, false, false, true, true], "{flag}");
+    }
+}
+
+/// Excluded files in them went, more than the maximum, and the part of one beside a mount.
+fn directories_are_known_where_no_listing_gives_types() {
+    const HELD: [&str; 5] = ["gone/a/f", "gone/b/f", "gone/hold/g", "gone/sub/keep", "gone/z/f"];
+    // Flags, whether something is mounted in the directory that is to go, whether that stays, whether the directory that one of
+    // them excludes is copied, and the exit code.
+    let rows: [(&[&str], bool, bool, bool, i32); 6] = [
+        (&["--delete", "--exclude=keep"], false, true, true, 0),
+        (&["--delete", "--exclude=hold/"], false, true, true, 0),
+        (&["--delete", "--max-delete=7"], false, true, true, 1),
+        (&["--delete"], true, true, true, 1),
+        (&["--delete"], false, false, true, 0),
+        (&["--delete", "--exclude=skip/"], false, false, false, 0),
+    ];
+    for (flags, is_mounted, stays, is_copied, code) in rows {
+        let mount = Mount::without_types(32);
+        let trees =
+            Trees { from: Scratch::new_in(mount.path()), to: Scratch::new_in(mount.path()) };
+        for name in ["f", "skip/f", ".uncopy-ledger/f"] {
+            trees.file(name, "new");
+        }
+        for name in HELD {
+            file_in(&trees.destination(), name, "old");
+        }
+        let point = trees.destination().join("gone/m/m");
+        fs::create_dir_all(&point).unwrap();
+        let bound = is_mounted.then(|| Mount::bind_file(&trees.source(), &point));
+        let run = mirror(&trees, cp()).args(flags).run();
+        let found = [&HELD[..], &["f", "skip/f", ".uncopy-ledger/f"]].concat();
+        let found = found.into_iter().filter(|name| trees.destination().join(name).exists());
+        let found: Vec<_> = found.collect();
+        drop(bound);
+        let context = format!("{flags:?} {is_mounted}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{context}");
+        let stay: &[&str] = if stays { &HELD } else { &[] };
+        let copied: &[&str] = if is_copied { &["f", "skip/f"] } else { &["f"] };
+        assert_eq!(found, [stay, copied].concat(), "{context}");
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 use super::directory::{Directory, Entered, Identity};
 use super::place::Place;
 use super::removals::Removals;
+use super::shown::Shown;
 use crate::backup_claims::BackupClaims;
 use crate::compress::Kinds;
 use crate::creation_defaults::{DirectoryDefaults, Umask};
@@ -22,6 +23,7 @@ use crate::jobs::{JobOptions, Links, Parents};
 use crate::source_places::SourcePlaces;
 use crate::stale::TemporaryNames;
 use crate::{CopyContext, CopyOptions, Gate, Throttle};
+use uncopy_core::{Error, Reason, Result};
 use uncopy_os::{file, follow, privilege};
 
 /// Options of one job, and what was learnt about the machine and the roots.
@@ -53,6 +55,7 @@ pub(super) struct Context<'a> {
     /// Roots of the source that are directories.
     sources: Mutex<HashSet<Identity>>,
     removals: Removals,
+    shown: Shown,
     temporary_names: TemporaryNames,
     backup_claims: Option<BackupClaims>,
 }
@@ -79,6 +82,7 @@ impl<'a> Context<'a> {
             places: OnceLock::new(),
             sources: Mutex::default(),
             removals: Removals::default(),
+            shown: Shown::default(),
             temporary_names: TemporaryNames::default(),
             backup_claims: BackupClaims::of(options.copy.backup.as_ref()),
         }
@@ -289,6 +293,21 @@ impl<'a> Context<'a> {
     /// Notes a directory that is written to, which is therefore no source.
     pub(super) fn add_destination(&self, destination: Identity) {
         self.destinations.lock().unwrap_or_else(PoisonError::into_inner).push(destination);
+    }
+
+    /// Notes a directory that is written to: one that the caller named, or the first on its mount or device. Refuses it, if
+    /// files of the source are to be removed, where another mount shows it too.
+    pub(super) fn check_shown(
+        &self,
+        directory: BorrowedFd<'_>,
+        device: (u32, u32),
+        path: &Path,
+    ) -> Result<()> {
+        if !self.options.remove_source {
+            return Ok(());
+        }
+        let added = self.shown.add(directory, device, path);
+        added.map_err(|why| Error::new("write to", path, Reason::Refused(why)))
     }
 
     pub(super) fn is_destination(&self, directory: Identity) -> bool {

@@ -23,6 +23,7 @@ use super::last_answer::LastAnswer;
 use super::listing_buffer::ListingBuffer;
 use super::place::Place;
 use super::reporter::Reporter;
+use super::visit::visit;
 use crate::Skip;
 use crate::compress::other_origin;
 use crate::jobs::{Action, Delete, EntryKind, EntryOutcome, JobOptions};
@@ -188,6 +189,7 @@ fn try_delete(
     let way = directory.path_from_root().join(name);
     let selection = &deleter.options.selection;
     let resumed = directory.entered.is_resumed();
+    let refuse = |path, why| Err(Error::new("delete", path, Reason::Refused(why)));
     let mut entries = 1;
     if kind == FileType::Directory {
         let found = directory::stat_name(parent, name);
@@ -199,20 +201,22 @@ fn try_delete(
             holds_source |= is_directory && is_source((device, inode));
             left_out |= !resumed && !selection.selects(&way.join(inside), is_directory);
         };
-        let mounted = remove::visit(parent, name, count).map_err(fail)?;
+        let mounted = visit(parent, name, count).map_err(fail)?;
         if holds_source {
-            return Err(Error::new("delete", path, Reason::Refused(Objection::HoldsSource)));
+            return refuse(path, Objection::HoldsSource);
         }
         if let Some(mounted) = mounted {
             let path = if mounted.as_os_str().is_empty() { path } else { path.join(mounted) };
-            return Err(Error::new("delete", path, Reason::Refused(Objection::HoldsMount)));
+            return refuse(path, Objection::HoldsMount);
         }
         if left_out {
             return Ok(EntryOutcome::Skipped { reason: Skip::HoldsExcluded });
         }
+    } else if directory::stat_name(parent, name).is_ok_and(|stat| stat.mount_root) {
+        return refuse(path, Objection::HoldsMount);
     }
     if !deleter.budget.may_delete(entries, delete.most) {
-        return Err(Error::new("delete", path, Reason::Refused(Objection::TooManyDeleted)));
+        return refuse(path, Objection::TooManyDeleted);
     }
     if deleter.options.dry_run {
         return Ok(EntryOutcome::Planned { action: Action::Delete { entries }, mechanism: None });
@@ -311,11 +315,7 @@ fn strangers(
     directory::rewind_to(&*open.destination, from)?;
     directory::list(&*open.destination, buffer, |entry| {
         let name = OsStr::from_bytes(entry.name.to_bytes());
-        let kind = match entry.kind {
-            FileType::Unknown => directory::stat_name(&*open.destination, name)
-                .map_or(FileType::Unknown, |stat| stat.file_type()),
-            known => known,
-        };
+        let kind = entry.kind;
         let is_directory = kind == FileType::Directory;
         if is_ledger(name, is_directory) {
             return !control.is_over();

@@ -1,7 +1,7 @@
 //! Enters directories: makes or finds their copies.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -146,6 +146,10 @@ pub(super) fn pair_of(
             }
             if made.mount_root && source.here().is_some() {
                 check_mounted(deleter.context, place, &fd)?;
+            }
+            if made.mount_root || made.device != above.destination.0 {
+                let path = place.destination();
+                deleter.context.check_shown(fd.as_fd(), made.device, &path)?;
             }
             let earlier = deleter.backups.resume.earlier();
             remade = !fresh && earlier.is_some_and(|earlier| earlier.may_have_made(&made));

@@ -237,6 +237,7 @@ fn open_top(
     let stat = source.examine().map_err(|errno| Error::system("examine", named, errno))?;
     let found = identity(&file::stat(&destination).map_err(at_destination)?);
     worker.context.add_destination(found);
+    worker.context.check_shown(destination.as_fd(), found.0, &path)?;
     let open = Arc::new(Open::new(source, destination));
     let is_whole = options.sources == Sources::Trees && !worker.context.is_guarded();
     if is_whole

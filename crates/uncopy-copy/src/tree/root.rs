@@ -201,6 +201,9 @@ fn copy_single(
             }
         };
         let opened = open_place(above, source_directory, &beside, parent, &target, earlier)?;
+        let (directory, open) = &opened;
+        let (device, _) = directory.entered.destination;
+        worker.context.check_shown(open.destination.as_fd(), device, or_here(&beside))?;
         Ok((opened, name.to_owned(), target, (end, existing)))
     });
     let ((directory, open), name, target, (end_path, existing)) = match opened {
@@ -402,6 +405,11 @@ fn copy_directory(
     worker.context.add_source(identity(&fd.stat_here(&stat)));
     if !absent {
         worker.context.add_destination(identity(&target_stat));
+        let shown = worker.context.check_shown(target_fd.as_fd(), target_stat.device, destination);
+        // A tree that is built has no other name yet.
+        if let Some(error) = shown.err().filter(|_| aside.is_none()) {
+            return fail(&mut worker.reporter, source, destination, EntryKind::Directory, error);
+        }
     }
     let built = aside.as_ref().map(|aside| (aside.temporary.as_os_str(), aside.is_own));
     worker.context.begin_root(built);
