@@ -1,7 +1,13 @@
 //! From the command line to the engine.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use signal_hook::consts::signal::SIGXFSZ;
+use signal_hook::flag;
 
 use crate::exit::Exit;
 use crate::flags::{Flags, FleetCommand};
@@ -9,6 +15,11 @@ use crate::{nats, report, slurm, texts};
 
 /// Runs the program.
 pub(crate) fn run() -> Exit {
+    if let Err(error) = survive_full_files() {
+        let next_step = "check which seccomp filter forbids sigaction(2)";
+        report::say(&format!("cannot listen to signals: {error}; {next_step}"));
+        return Exit::Failure;
+    }
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
         Err(error) => {
@@ -32,4 +43,10 @@ pub(crate) fn run() -> Exit {
         report::say(&error.to_string());
         error.exit()
     })
+}
+
+/// Lets a write beyond `ulimit -f` fail with EFBIG (setrlimit(2)): without a handler the signal kills. The one of `uncopy`
+/// ends with its program.
+fn survive_full_files() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }

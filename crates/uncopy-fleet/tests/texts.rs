@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
         [] every_shell_gets_a_completion_script,
         [] manual_pages_are_printed_one_by_one_or_written_together,
         [] manual_pages_that_cannot_be_made,
+        [] a_file_that_is_full_is_an_error,
     ]
 }
 
@@ -61,4 +62,19 @@ fn manual_pages_that_cannot_be_made() {
     let run = fleet(["man", "mv"]).run();
     assert!(failed(&run, 2).contains("no command \"mv\""), "{}", run.stderr);
     assert_eq!(fleet(["man", "work", "--out", "d"]).run().status.code(), Some(2));
+}
+
+/// A signal ended the program.
+fn a_file_that_is_full_is_an_error() {
+    let scratch = Place::Disk.scratch();
+    let file = scratch.join("file");
+    let file = file.to_str().unwrap();
+    for words in [&["completions", "bash"][..], &["man"], &["man", "work"]] {
+        let into_file = "exec \"$@\" >\"$0\"";
+        let program =
+            fleet(words).through(["sh", "-c", into_file, file, "prlimit", "--fsize=1000"]);
+        let run = program.run();
+        let message = failed(&run, 1);
+        assert!(message.contains("cannot write to standard output"), "{words:?}: {message}");
+    }
 }

@@ -1,20 +1,26 @@
 //! Counts what another machine has put into new trees that have not got their names (pure).
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use uncopy::copy::job::{EntryKind, EntryOutcome, Record, Summary};
 use uncopy::{Mechanism, Portion};
 
 use crate::audit::cost_named;
 
-/// Trees that get their names when they are whole, by their destinations as events show them.
+/// Longest destination that is taken: a path of the system, behind the name of a machine.
+const MAX_DESTINATION_BYTES: usize = 2 * 4096;
+
+/// Trees that get their names when they are whole, by their destinations.
 #[derive(Debug, Default)]
 pub(super) struct NewTrees {
-    trees: BTreeMap<String, NewTree>,
-    /// Maximum number of them.
-    limit: usize,
+    trees: BTreeMap<Vec<u8>, NewTree>,
+    /// Sources that no tree was taken of so far.
+    sources: BTreeSet<PathBuf>,
     entries: u64,
 }
 
@@ -27,15 +33,16 @@ struct NewTree {
 }
 
 impl NewTrees {
-    /// Takes this number of trees, and ignores others.
-    pub(super) fn with_limit(limit: usize) -> NewTrees {
-        NewTrees { limit, ..NewTrees::default() }
+    /// Takes a tree of each of these directories, and ignores others: the other machine may name any.
+    pub(super) fn of(sources: impl IntoIterator<Item = PathBuf>) -> NewTrees {
+        NewTrees { sources: sources.into_iter().collect(), ..NewTrees::default() }
     }
 
     /// Takes a tree that is going to be made.
     pub(super) fn begin(&mut self, source: PathBuf, destination: PathBuf) {
-        if self.trees.len() < self.limit {
-            let key = destination.to_string_lossy().trim_end_matches('/').to_owned();
+        let key = bytes(&destination);
+        if key.len() <= MAX_DESTINATION_BYTES && self.sources.remove(&source) {
+            let key = without_slashes(key).to_owned();
             self.trees.insert(key, NewTree { source, destination, made: Summary::default() });
         }
     }
@@ -43,12 +50,14 @@ impl NewTrees {
     /// Takes the event of an entry.
     pub(super) fn entry(&mut self, event: &Map<String, Value>) {
         self.entries += 1;
-        let destination = event.get("destination").and_then(Value::as_str).unwrap_or_default();
-        let destination = destination.trim_end_matches('/');
-        // The tree has its name, or was removed again.
-        self.trees.remove(destination);
-        let above = destination.match_indices('/').map(|(end, _)| &destination[..end]);
-        for directory in above {
+        let destination = destination_of(event);
+        let destination = without_slashes(&destination);
+        // An error of a tree that goes on may be reported before.
+        if has_ended(event) {
+            self.trees.remove(destination);
+        }
+        let slashes = (0..destination.len()).filter(|at| destination[*at] == b'/');
+        for directory in slashes.map(|end| &destination[..end]) {
             if let Some(tree) = self.trees.get_mut(directory) {
                 tree.add(event);
             }
@@ -65,6 +74,30 @@ impl NewTrees {
         });
         lost.collect()
     }
+}
+
+/// Returns the bytes of the destination, whose text is not all of a name that is not UTF-8.
+fn destination_of(event: &Map<String, Value>) -> Cow<'_, [u8]> {
+    let text = |key: &str| event.get(key).and_then(Value::as_str);
+    match text("destination_base64").and_then(|encoded| STANDARD.decode(encoded).ok()) {
+        Some(bytes) => Cow::Owned(bytes),
+        None => Cow::Borrowed(text("destination").unwrap_or_default().as_bytes()),
+    }
+}
+
+/// Whether a tree has its name after this event of it, was removed again, or is none.
+fn has_ended(event: &Map<String, Value>) -> bool {
+    let name = event.get("event").and_then(Value::as_str);
+    matches!(name, Some("made" | "discarded" | "copied" | "linked" | "skipped"))
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+fn without_slashes(path: &[u8]) -> &[u8] {
+    let last = path.iter().rposition(|byte| *byte != b'/');
+    &path[..last.map_or(0, |last| last + 1)]
 }
 
 impl NewTree {
@@ -104,7 +137,11 @@ impl NewTree {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use serde_json::json;
+    use uncopy::copy::json::base64_name;
 
     use super::*;
 
@@ -115,11 +152,25 @@ mod tests {
         all.as_object().unwrap().clone()
     }
 
+    /// Trees of sources with these names.
+    fn trees(names: &[&str]) -> NewTrees {
+        NewTrees::of(names.iter().map(PathBuf::from))
+    }
+
+    fn lost_bytes(trees: &mut NewTrees) -> Vec<u64> {
+        let bytes = |record: Record| match record.outcome {
+            EntryOutcome::Discarded { lost } => lost.bytes,
+            other => panic!("{other:?}"),
+        };
+        trees.take_lost().into_iter().map(bytes).collect()
+    }
+
     #[test]
     fn what_has_no_name_is_lost() {
-        let mut trees = NewTrees::with_limit(3);
-        for name in ["whole", "lost/", "lost-too", "one too many"] {
-            trees.begin("s".into(), format!("far:/{name}").into());
+        let mut trees = trees(&["1", "2", "3"]);
+        let begun = ["whole", "lost/", "lost-too", "one too many"];
+        for (source, name) in ["1", "2", "3", "3"].into_iter().zip(begun) {
+            trees.begin(source.into(), format!("far:/{name}").into());
         }
         for (what, entry, name) in [
             ("copied", "file", "whole/a"),
@@ -153,10 +204,63 @@ mod tests {
 
     #[test]
     fn a_tree_that_was_removed_there_is_not_removed_twice() {
-        let mut trees = NewTrees::with_limit(1);
+        let mut trees = trees(&["s"]);
         trees.begin("s".into(), "far:t".into());
         trees.entry(&event("copied", "file", "far:t/a"));
         trees.entry(&event("discarded", "directory", "far:t"));
         assert!(trees.take_lost().is_empty());
+    }
+
+    #[test]
+    fn a_tree_is_followed_until_it_has_ended() {
+        for (name, is_lost) in [
+            ("failed", true),
+            ("made", false),
+            ("discarded", false),
+            ("copied", false),
+            ("linked", false),
+            ("skipped", false),
+        ] {
+            let mut trees = trees(&["s"]);
+            trees.begin("s".into(), "far:t".into());
+            trees.entry(&event("copied", "file", "far:t/a"));
+            trees.entry(&event(name, "directory", "far:t"));
+            trees.entry(&event("copied", "file", "far:t/b"));
+            let expected: &[u64] = if is_lost { &[6] } else { &[] };
+            assert_eq!(lost_bytes(&mut trees), expected, "{name}");
+        }
+    }
+
+    /// Their texts are the same.
+    #[test]
+    fn names_that_are_no_text_are_kept_apart() {
+        let mut trees = trees(&["1", "2"]);
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        trees.begin("1".into(), path(b"far:\xfe"));
+        trees.begin("2".into(), path(b"far:\xff/"));
+        for (name, entry, destination) in [
+            ("copied", "file", &b"far:\xfe/a"[..]),
+            ("made", "directory", b"far:\xfe"),
+            ("copied", "file", b"far:\xff/a"),
+            ("copied", "file", b"far:\xff/\xfe/b"),
+        ] {
+            let destination = path(destination);
+            let mut event = event(name, entry, &destination.to_string_lossy());
+            event.insert("destination_base64".into(), base64_name(&destination).into());
+            trees.entry(&event);
+        }
+        assert_eq!(lost_bytes(&mut trees), [6]);
+    }
+
+    #[test]
+    fn what_the_copy_does_not_name_takes_no_memory() {
+        let mut trees = trees(&["s", "t"]);
+        let long = "x".repeat(MAX_DESTINATION_BYTES + 1);
+        for (source, destination) in [("other", "far:a"), (&long, "far:b"), ("s", &long)] {
+            trees.begin(source.into(), destination.into());
+            assert!(trees.trees.is_empty());
+        }
+        trees.begin("t".into(), PathBuf::from(&long[1..]));
+        assert_eq!(trees.trees.len(), 1);
     }
 }

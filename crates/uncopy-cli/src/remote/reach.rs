@@ -34,7 +34,7 @@ impl Reach {
         if let Some(only) = only {
             let reach = Reach::of_copy_within(only, names, ends);
             let reach = reach.map_err(|path| Refusal::Outside { path: bytes(path) })?;
-            return match journal_outside(options, only, names) {
+            return match journal_outside(options, only, names, ends) {
                 Some(path) => Err(Refusal::JournalOutside { path: bytes(path) }),
                 None => Ok(reach),
             };
@@ -73,10 +73,12 @@ impl Reach {
     /// The path that lies elsewhere, or leads there: the destination, or the name of a copy in it.
     fn of_copy_within(only: &Path, names: &Names, ends: Ends) -> Result<Reach, PathBuf> {
         let destination = &names.destination;
-        let has_slash = destination.as_os_str().as_encoded_bytes().ends_with(b"/");
+        // With either of these a link is followed.
+        let text = destination.as_os_str().as_encoded_bytes();
+        let is_below = text.ends_with(b"/") || text.ends_with(b"/.");
         let has_name = beneath(only, destination).is_some_and(|inner| inner.file_name().is_some());
         // Whether a link that leads out is a directory may not show either, so that the name alone must not depend on it.
-        let is_name = ends == Ends::Replaced && names.kind == Kind::File && has_name && !has_slash;
+        let is_name = ends == Ends::Replaced && names.kind == Kind::File && has_name && !is_below;
         let (last, writable) = match is_name {
             true => (LastLink::Named, existing(vec![parent(destination)])),
             false => (LastLink::Followed, of_destination(destination, names.kind, ends)),
@@ -165,14 +167,20 @@ fn copies(names: &Names) -> Vec<PathBuf> {
 }
 
 /// Returns the copy that is the directory itself, if its journal is to lie beside it.
-fn journal_outside(options: &JobOptions, only: &Path, names: &Names) -> Option<PathBuf> {
+fn journal_outside(
+    options: &JobOptions,
+    only: &Path,
+    names: &Names,
+    ends: Ends,
+) -> Option<PathBuf> {
     let destination = names.destination.clone();
     let copies = match names.is_inside(destination.is_dir()) {
         true => copies(names),
         false => vec![destination],
     };
-    let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == only);
-    copies.into_iter().find(|path| options.resume && is_it(path))
+    let is_replaced = |path: &Path| ends == Ends::Replaced && is_link(path);
+    let is_it = |path: &Path| path.canonicalize().is_ok_and(|path| path == only);
+    copies.into_iter().find(|path| options.resume && is_it(path) && !is_replaced(path))
 }
 
 fn bytes(path: PathBuf) -> Vec<u8> {

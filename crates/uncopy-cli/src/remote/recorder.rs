@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use uncopy::copy::job::JobOptions;
 
 use super::new_trees::NewTrees;
-use crate::cp::target::Names;
+use crate::cp::target::{Names, Route};
 use crate::cp::{self, Held, Pair};
 use crate::exit::Exit;
 use crate::flags::copy::CopyArgs;
@@ -68,7 +68,7 @@ impl Recorder {
             (None, false) => Events::Missing,
         };
         Ok(report.map(|report| Recorder {
-            new_trees: NewTrees::with_limit(names.sources.len()),
+            new_trees: NewTrees::of(directories(flags, names)),
             events,
             ..Recorder::new(report, manifest)
         }))
@@ -164,6 +164,16 @@ impl Recorder {
             // The other machine said why there is none.
             _ => Exit::Success,
         }
+    }
+}
+
+/// Sources that are directories, of which there may be new trees on the other machine.
+fn directories(flags: &CopyArgs, names: &Names) -> Vec<PathBuf> {
+    match names.route {
+        Route::Push(_) if flags.is_recursive() => {
+            names.sources.iter().filter(|source| source.is_dir()).cloned().collect()
+        }
+        _ => Vec::new(),
     }
 }
 

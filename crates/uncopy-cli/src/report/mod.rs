@@ -577,16 +577,17 @@ impl Report {
         outlet::new_tree(&pair.source, &pair.destination);
     }
 
-    /// Reports a new tree on another machine that was lost before the tree had its name.
+    /// Reports a new tree on another machine that was lost before the tree had its name, if something was made in it.
     pub(crate) fn lost_tree(&mut self, record: &Record) {
-        let line = || json::entry(record, Some(InTree::from(record)), None);
-        if matches!(&record.outcome, EntryOutcome::Discarded { lost } if lost.made_entries() > 0) {
-            self.log(line);
-            if self.form == Form::Json {
-                self.print(&line());
-            }
+        let has_entries = |lost: &Summary| lost.made_entries() > 0;
+        if !matches!(&record.outcome, EntryOutcome::Discarded { lost } if has_entries(lost)) {
+            return;
         }
-        if !self.quiet && self.form != Form::Json {
+        let line = || json::entry(record, Some(InTree::from(record)), None);
+        self.log(line);
+        if self.form == Form::Json {
+            self.print(&line());
+        } else if !self.quiet {
             say(&human::lost_tree(&record.destination));
         }
     }

@@ -56,6 +56,13 @@ fn a_datagram_that_cannot_be_sent_is_not_copied() {
         ("--size 65527 udp://[::1]:9", 6),
         ("--size 65528 udp://[::1]:9", 7),
         ("--size 70000 tcp://127.0.0.1:9", 6),
+        ("--size 65507 --segment 1400 udp://127.0.0.1:9", 6),
+        ("--size 65508 --segment 1400 udp://127.0.0.1:9", 7),
+        ("--size 64000 --segment 500 udp://127.0.0.1:9", 6),
+        ("--size 65000 --segment 500 udp://127.0.0.1:9", 7),
+        ("--size 1000 --segment 65508 udp://127.0.0.1:9", 6),
+        ("--segment 65507 udp://127.0.0.1:9", 6),
+        ("--segment 65508 udp://127.0.0.1:9", 7),
     ] {
         let run = uncopy(&format!("doctor --json {words}")).run();
         let report = report(&run, expected);

@@ -1,7 +1,9 @@
 //! Reports of a copy whose other machine was never there, or is lost, by itself or by a signal to all.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -238,6 +240,52 @@ fn files_of_a_new_tree_that_a_lost_machine_had_are_not_copied() {
     }
 }
 
+fn files_on_their_own_are_no_new_trees() {
+    for output in [&["--audit=log"][..], &["--json"], &[]] {
+        let machines = Machines::new();
+        make(&machines, Direction::Push);
+        let sources = [&["a"][..], &["one"], &["b"]];
+        let form = Form { flags: &["-r", "-j1"], sources, destination: "there" };
+        let child = begin(&machines, Direction::Push, &form, output);
+        send(find_far(&child).unwrap(), Signal::KILL);
+        let output = finish(child);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(9), "{text}");
+        assert!(!text.contains("new tree"), "{text}");
+    }
+}
+
+/// The one that was whole stood for the other, whose files counted as copied.
+fn new_trees_whose_names_are_no_text_are_kept_apart() {
+    let machines = Machines::new();
+    let trees = [b"\xfe", b"\xff"].map(|name| OsStr::from_bytes(name));
+    let [whole, lost] = trees.map(|name| machines.near.join(Path::new(name)));
+    for tree in [&whole, &lost] {
+        fs::create_dir(tree).unwrap();
+    }
+    fs::write(whole.join("a"), b"small").unwrap();
+    (0..10).for_each(|number| fs::write(lost.join(format!("s{number}")), b"small").unwrap());
+    fs::write(lost.join("large"), vec![7; 24 << 20]).unwrap();
+    fs::create_dir(machines.far.join("there")).unwrap();
+    let mut command = machines.command();
+    command.args(["-r", "-j4", "--audit=log", "--max-bandwidth=4M"]).args(trees);
+    let child = command.arg("far:there").stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("records", || {
+        let text = fs::read_to_string(machines.near.join("log")).unwrap_or_default();
+        let count = |result| text.matches(&format!("\"result\":\"{result}\"")).count();
+        count("made") == 1 && count("copied") > 1
+    });
+    send(find_far(&child).unwrap(), Signal::KILL);
+    let ended = finish(child);
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(text.contains("the new tree did not get its name"), "{text}");
+    let records = log(&machines);
+    let copied = records.iter().filter(|it| it["result"] == "copied").count();
+    let end = records.last().unwrap();
+    assert_eq!((&end["copied"], &end["discarded"]), (&1.into(), &(copied - 1).into()), "{text}");
+    check_chain(&machines);
+}
+
 /// A pull wrote no log, and its JSON named the source as a file here.
 fn a_machine_that_is_not_there_is_recorded() {
     for direction in Direction::BOTH {
@@ -409,6 +457,8 @@ pub(crate) fn cases() -> Vec<Case> {
     testbed::cases![
         [] sources_of_a_lost_machine_are_recorded_as_failed,
         [] files_of_a_new_tree_that_a_lost_machine_had_are_not_copied,
+        [] files_on_their_own_are_no_new_trees,
+        [] new_trees_whose_names_are_no_text_are_kept_apart,
         [] a_machine_that_is_not_there_is_recorded,
         [] what_is_refused_is_named_with_its_machine,
         [] a_signal_to_all_is_no_lost_machine,

@@ -236,6 +236,10 @@ fn a_refusal_does_not_depend_on_what_is_outside() {
         ("link", "-r tree far:link"),
         ("link", "-rT tree far:link/z"),
         ("link", "-r tree/. far:link/"),
+        ("link", "-rT --remove-destination tree far:link/."),
+        ("link", "-rT --dry-run -v --remove-destination tree far:link/."),
+        ("link", "-rTu -v --remove-destination tree far:./link/./."),
+        ("link", "-rT --backup=numbered tree far:link/."),
         ("d/a", "a far:d"),
         ("d/a", "-n a far:d"),
         ("d/tree", "-r a tree far:d"),
@@ -285,7 +289,9 @@ fn a_tree_is_merged_into_the_directory_itself() {
     fs::create_dir_all(near.join("tree/d")).unwrap();
     symlink(".", only.join("itself")).unwrap();
     let absolute = only.display().to_string();
-    for destination in ["", ".", "./", "d/.", "itself/", &absolute, &format!("{absolute}/")] {
+    for destination in
+        ["", ".", "./", "d/.", "itself/", "itself/.", &absolute, &format!("{absolute}/")]
+    {
         let at = only.join(if destination.starts_with('d') { "d" } else { "" });
         for flags in [
             &["-aT", "tree"][..],
@@ -352,6 +358,12 @@ fn a_journal_beside_the_directory_is_refused() {
         succeeded(&run.arg(format!("far:{destination}")).run());
     }
     assert_eq!(fs::read(only.join("fresh/new")).unwrap(), b"from near");
+    // A link to it that is replaced has no journal.
+    fs::write(near.join("itself"), b"from near").unwrap();
+    symlink(".", only.join("itself")).unwrap();
+    let run = restricted.cp("").args(["--resume", "-r", "--remove-destination", "itself"]);
+    succeeded(&run.arg("far:.").run());
+    assert_eq!(fs::read(only.join("itself")).unwrap(), b"from near");
     assert_eq!(names_in(&restricted.machines.far), ["only", "outside"]);
 }
 

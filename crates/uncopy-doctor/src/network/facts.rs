@@ -169,6 +169,14 @@ pub(crate) struct Wanted {
     pub(crate) in_flight_bytes: usize,
 }
 
+impl Wanted {
+    /// Returns the size of the longest datagrams of each send.
+    pub(crate) fn datagram_bytes(&self) -> usize {
+        let segment = self.segment_bytes.map_or(usize::MAX, usize::from);
+        self.message_bytes.min(segment)
+    }
+}
+
 impl PathFacts {
     /// Whether the destination is an IPv6 address; `false` if there is no destination.
     pub(crate) fn is_v6(&self) -> bool {

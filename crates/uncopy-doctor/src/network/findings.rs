@@ -1,6 +1,8 @@
 //! Derives findings from the facts about a path. Pure.
 
-use super::facts::{Below, Device, NotSeen, PathFacts, Peer, largest_datagram, longest_datagram};
+use super::facts::{
+    Below, Device, NotSeen, PathFacts, Peer, Wanted, largest_datagram, longest_datagram,
+};
 use super::tap::{Reach, Tap};
 use crate::condition::{self as is, Condition};
 use crate::effect::Effect;
@@ -18,6 +20,8 @@ const REPORT_BYTES: u64 = 832;
 /// Page size, and additional pages locked by a send that begins and ends within pages.
 const PAGE_BYTES: u64 = 4096;
 const EDGE_PAGES: u64 = 2;
+/// Maximum number of datagrams that any kernel cuts one send into (`UDP_MAX_SEGMENTS`; older ones have 64).
+const MAX_SEGMENTS: usize = 128;
 /// Queue disciplines that delay packets although the device could take them.
 const SHAPERS: [&str; 8] = ["tbf", "htb", "netem", "cbq", "hfsc", "cake", "fq", "taprio"];
 /// Kinds of devices that pass packets to a program.
@@ -420,19 +424,26 @@ fn kernel(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
 
 /// Returns the finding about datagrams that the kernel does not send.
 fn too_long(facts: &PathFacts) -> Option<DoctorFinding> {
-    let is_udp = facts.transport == Some(Transport::Udp);
-    let (bytes, most, said) = match facts.wanted.segment_bytes {
-        Some(segment) => {
-            let mtu = facts.mtu()?;
-            (usize::from(segment), largest_datagram(mtu, facts.is_v6()), format!("MTU {mtu}"))
-        }
-        None => {
-            let said = "its length has 16 bits".to_owned();
-            (facts.wanted.message_bytes, longest_datagram(facts.is_v6()), said)
-        }
-    };
+    if facts.transport != Some(Transport::Udp) {
+        return None;
+    }
+    let Wanted { message_bytes, segment_bytes, .. } = facts.wanted;
+    // One that is cut by UDP_SEGMENT is one datagram before.
+    let whole =
+        (message_bytes, longest_datagram(facts.is_v6()), "its length has 16 bits".to_owned());
+    let cut = segment_bytes.map(usize::from);
+    let segment = cut.zip(facts.mtu()).map(|(_, mtu)| {
+        let most = largest_datagram(mtu, facts.is_v6());
+        (facts.wanted.datagram_bytes(), most, format!("MTU {mtu}"))
+    });
+    let train = cut.map(|segment| {
+        let said = format!("UDP_SEGMENT cuts it into at most {MAX_SEGMENTS} datagrams");
+        (message_bytes, MAX_SEGMENTS * segment, said)
+    });
+    let mut limits = [Some(whole), segment, train].into_iter().flatten();
+    let (bytes, most, said) = limits.find(|(bytes, most, _)| bytes > most)?;
     let long = NetworkFound::TooLong { bytes: bytes as u64, most: most as u64 };
-    (is_udp && bytes > most).then(|| DoctorFinding::of(&is::TOO_LONG, long).seen(LINK, said))
+    Some(DoctorFinding::of(&is::TOO_LONG, long).seen(LINK, said))
 }
 
 /// Adds findings about datagrams above the MTU, and sends too small for lending.
@@ -441,7 +452,7 @@ fn sizes(facts: &PathFacts, found: &mut Vec<DoctorFinding>) {
     let bytes = facts.wanted.message_bytes;
     if let (Transport::Udp, Some(mtu)) = (transport, facts.mtu()) {
         let room = largest_datagram(mtu, facts.is_v6());
-        let datagram = facts.wanted.segment_bytes.map_or(bytes, usize::from);
+        let datagram = facts.wanted.datagram_bytes();
         if datagram > room {
             let above = NetworkFound::AboveMtu { bytes: datagram as u64, mtu };
             let said = format!("MTU {mtu}: {room} bytes of a datagram fit");

@@ -92,7 +92,10 @@ fn wanted(sending: &Sending, options: &Options) -> Wanted {
     let message =
         options.message_bytes.unwrap_or_else(|| match (transport, options.segment_bytes) {
             (Transport::Tcp, _) => TCP_MESSAGE_BYTES,
-            (Transport::Udp, Some(segment)) => train_bytes(segment, to.is_ipv6()),
+            // At least one datagram, also where no packet can hold it.
+            (Transport::Udp, Some(segment)) => {
+                train_bytes(segment, to.is_ipv6()).max(segment.into())
+            }
             (Transport::Udp, None) => largest_unfragmented(to, sending.device),
         });
     Wanted {

@@ -331,8 +331,7 @@ impl Walk<'_> {
                 self.mtu(own).map(|mtu| mtu as usize)
             }
             Transport::Udp => {
-                let Wanted { message_bytes, segment_bytes, .. } = way.wanted;
-                let bytes = segment_bytes.map_or(message_bytes, usize::from);
+                let bytes = way.wanted.datagram_bytes();
                 Some(bytes.saturating_add(udp_header_bytes(self.flow.to.is_ipv6())))
             }
         }

@@ -140,6 +140,19 @@ const ROWS: &[Row] = &[
         },
         &[("datagram-too-long", Unknown)],
     ),
+    (
+        Udp,
+        |f| (f.wanted.message_bytes, f.wanted.segment_bytes) = (70_000, Some(1400)),
+        &[("datagram-too-long", Unknown)],
+    ),
+    (
+        Udp,
+        |f| (f.wanted.message_bytes, f.wanted.segment_bytes) = (64_001, Some(500)),
+        &[("datagram-too-long", Unknown)],
+    ),
+    (Udp, |f| (f.wanted.message_bytes, f.wanted.segment_bytes) = (64_000, Some(500)), &[]),
+    // It is not cut.
+    (Udp, |f| (f.wanted.message_bytes, f.wanted.segment_bytes) = (40_000, Some(65_508)), &[]),
     (Tcp, |f| f.wanted.message_bytes = 5_000, &[("below-crossover", Limited)]),
     (
         Udp,
