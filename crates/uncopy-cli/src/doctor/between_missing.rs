@@ -18,7 +18,8 @@ pub(super) fn examine(copy: &Between, _: &Options) -> (String, Result<Report, Fa
         os_error: None,
         reason: "this build copies on one machine alone".into(),
         next_step: Some(
-            "build it with the feature `remote`, or write ./ before a file here whose name has a colon",
+            "build it with the feature `remote`, or write ./ before a file here whose name has a colon"
+                .into(),
         ),
         is_at_destination: false,
         exit: Exit::Usage,
