@@ -353,7 +353,7 @@ fn earlier_copies_that_are_none_are_noted() {
             assert_eq!(run.status.code(), Some(0), "{name}: {}", run.stderr);
             let expected = lack.map(|lack| {
                 let given = given.display();
-                format!("note: --link-dest {given} {lack}, so nothing is linked to it\n")
+                format!("uncopy: note: --link-dest {given} {lack}, so nothing is linked to it\n")
             });
             assert_eq!(run.stderr, expected.unwrap_or_default(), "{name}");
             let (old, new) = (scene.earlier("same"), scene.trees.destination().join("same"));
