@@ -93,24 +93,27 @@ pub(super) fn refusals(
     options: &JobOptions,
 ) -> HashMap<usize, Error> {
     let removes = options.delete.is_some() || options.remove_source;
-    let has_journals = options.resume && pairs.len() > 1 && options.parents == Parents::Omit;
-    if !removes && !has_journals {
+    if !removes && (!options.resume || options.parents != Parents::Omit) {
         return HashMap::new();
     }
     if options.parents != Parents::Omit {
         return refusals_of_kept(pairs, &options.parents);
     }
+    let find = |index: usize| {
+        let source = &pairs[index].0;
+        match peer {
+            None => find_source(source, options),
+            Some(link) => find_there(link, index, source, options),
+        }
+    };
+    if !removes {
+        return refusals_of_journals(pairs, |index| find(index).is_some_and(|(_, is)| is));
+    }
     // A path that cannot be looked at is an error of its own source.
     let places: Vec<_> = pairs
         .iter()
         .enumerate()
-        .map(|(index, (source, destination))| {
-            let found = match peer {
-                None => find_source(source, options),
-                Some(link) => find_there(link, index, source, options),
-            };
-            (found, Location::followed(destination))
-        })
+        .map(|(index, (_, destination))| (find(index), Location::followed(destination)))
         .collect();
     let mut directories = HashMap::new();
     for (index, place) in places.iter().enumerate() {
@@ -119,19 +122,6 @@ pub(super) fn refusals(
         }
     }
     let mut refused = HashMap::new();
-    let of = |index: usize| pairs[index].1.as_path();
-    if !removes {
-        for (index, place) in places.iter().enumerate() {
-            if let (Some((_, true)), Some(to)) = place
-                && let Some(other) = directories.get(&to.keys().next())
-                && *other != index
-            {
-                refused.entry(*other).or_insert_with(|| overlapping(of(*other), of(index)));
-                refused.insert(index, overlapping(of(index), of(*other)));
-            }
-        }
-        return refused;
-    }
     if options.remove_source {
         refuse_sources_within(pairs, &places, &mut refused);
     }
@@ -150,9 +140,36 @@ pub(super) fn refusals(
             if let Some(other) = directories.get(&Some(key))
                 && *other != index
             {
+                let of = |index: usize| pairs[index].1.as_path();
                 refused.entry(*other).or_insert_with(|| overlapping(of(*other), destination));
                 refused.entry(index).or_insert_with(|| overlapping(destination, of(*other)));
             }
+        }
+    }
+    refused
+}
+
+/// Finds directories that go to one destination, which has one journal.
+fn refusals_of_journals(
+    pairs: &[(PathBuf, PathBuf)],
+    is_directory: impl Fn(usize) -> bool,
+) -> HashMap<usize, Error> {
+    let mut together: HashMap<Key, Vec<usize>> = HashMap::new();
+    if pairs.len() > 1 {
+        for (index, (_, destination)) in pairs.iter().enumerate() {
+            let key = Location::followed(destination).and_then(|to| to.keys().next());
+            if let Some(key) = key {
+                together.entry(key).or_default().push(index);
+            }
+        }
+    }
+    let mut refused = HashMap::new();
+    for mut indices in together.into_values().filter(|indices| indices.len() > 1) {
+        indices.retain(|index| is_directory(*index));
+        let [first, .., last] = indices[..] else { continue };
+        for index in indices {
+            let other = if index == first { last } else { first };
+            refused.insert(index, overlapping(&pairs[index].1, &pairs[other].1));
         }
     }
     refused
