@@ -200,7 +200,12 @@ fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {
 /// Whether the name is still that of the copy that was made under it, as far as that is known. A later root replaces what
 /// an earlier one brought if both have an entry of this path.
 fn is_copy_of(first: &First, from: &OwnedFd, name: &OsStr) -> bool {
-    first.copy.is_none_or(|copy| directory::stat_name(from, name).is_ok_and(|now| now.id() == copy))
+    let Some(copy) = first.copy else { return true };
+    match directory::stat_name(from, name) {
+        Ok(now) => now.id() == copy,
+        // Linking it says what is wrong with it.
+        Err(errno) => errno != Errno::ENOENT,
+    }
 }
 
 /// Whether another file has the name under which a file was copied.
