@@ -202,7 +202,10 @@ fn open_first(first: &First) -> Result<(OwnedFd, &OsStr)> {
 fn is_copy_of(first: &First, from: &OwnedFd, name: &OsStr) -> bool {
     let Some(copy) = first.copy else { return true };
     match directory::stat_name(from, name) {
-        Ok(now) => now.id() == copy,
+        Ok(now) => {
+            let births = copy.birth.zip(now.birth);
+            now.inode == copy.inode && births.is_none_or(|(birth, now)| birth == now)
+        }
         // Linking it says what is wrong with it.
         Err(errno) => errno != Errno::ENOENT,
     }
