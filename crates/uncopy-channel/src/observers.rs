@@ -113,6 +113,15 @@ impl Observers {
         self.list.iter().map(|placed| &placed.observer).for_each(look);
     }
 
+    /// Has the threads that wait find out again what to wait for.
+    pub(super) fn recheck_waiters(&self) {
+        self.each(|observer| {
+            if let ObserverKind::Thread { waiter, .. } = &observer.kind {
+                waiter.recheck();
+            }
+        });
+    }
+
     #[cold]
     pub(super) fn notify(&mut self, old: Signals, new: Signals) {
         self.list.retain(|placed| placed.observer.notify(old, new));

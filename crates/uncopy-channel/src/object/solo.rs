@@ -121,7 +121,7 @@ impl Solo {
             result = written.and_then(|()| self.attach_all(&shared, observers));
             if result.is_ok() {
                 self.set_shared(shared);
-                recheck_waiters(observers);
+                observers.recheck_waiters();
             }
         });
         result
@@ -144,8 +144,8 @@ impl Solo {
                 if result.is_ok() {
                     here.set_shared(shared_here);
                     there.set_shared(shared_there);
-                    recheck_waiters(observers_here);
-                    recheck_waiters(observers_there);
+                    observers_here.recheck_waiters();
+                    observers_there.recheck_waiters();
                 }
             });
         });
@@ -168,7 +168,7 @@ impl Solo {
         result
     }
 
-    /// Only under the lock.
+    /// Only under the lock. Threads that wait look without it, so they recheck afterwards what to poll.
     fn set_shared(&self, shared: Shared) {
         // Set once: whoever shares has seen under a lock that it was not.
         let _ = self.shared.set(shared);
@@ -199,15 +199,6 @@ impl Solo {
     pub(super) fn attach_fd(&self, raised: &Raised) -> Result<(), Status> {
         self.shared.get().map_or(Ok(()), |shared| add(shared, raised.set()))
     }
-}
-
-/// Has the threads that wait find out that there is a descriptor to poll: once there is one, as they look without the lock.
-fn recheck_waiters(observers: &Observers) {
-    observers.each(|observer| {
-        if let ObserverKind::Thread { waiter, .. } = &observer.kind {
-            waiter.recheck();
-        }
-    });
 }
 
 fn add(shared: &Shared, set: &StdArc<OwnedFd>) -> Result<(), Status> {

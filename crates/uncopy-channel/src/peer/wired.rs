@@ -168,11 +168,7 @@ impl<T: End> Locked<'_, T> {
     pub(crate) fn recheck_waiters(&mut self, side: Side) {
         let half = &mut self.sides[side.index()];
         half.end.recheck_waiters();
-        half.observers.each(|observer| {
-            if let ObserverKind::Thread { waiter, .. } = &observer.kind {
-                waiter.recheck();
-            }
-        });
+        half.observers.recheck_waiters();
     }
 }
 
