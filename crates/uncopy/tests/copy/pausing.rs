@@ -85,8 +85,10 @@ fn written(directory: &Path) -> Vec<(PathBuf, u64, u64)> {
     }
     for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
         let Ok(target) = fs::read_link(entry.path()) else { continue };
+        // Directories are found above, and may be open for a moment.
         if target.starts_with(directory)
             && let Ok(metadata) = fs::metadata(entry.path())
+            && metadata.is_file()
         {
             found.push((target, metadata.len(), metadata.blocks()));
         }
